@@ -1,0 +1,1 @@
+"""The HTTP face: the app, and one file per client-facing format."""

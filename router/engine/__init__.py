@@ -1,0 +1,1 @@
+"""The loop that asks, streams, commits and fails over."""

@@ -1,0 +1,86 @@
+"""What a provider is to the engine: a pure builder of requests and reader of answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from router.core.continuation import Continuation, ContinuationStyle
+from router.core.events import Event
+from router.core.faults import Fault
+from router.core.request import ChatRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamRequest:
+    """One HTTP request, ready to send.
+
+    Args:
+        method: such as "POST".
+        url: absolute.
+        headers: name and value pairs; credentials are in here, so never log it.
+        body: encoded.
+    """
+
+    method: str
+    url: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+
+class StreamReader(Protocol):
+    """Reads one response body. Any split of the bytes into feeds gives the same events."""
+
+    def feed(self, data: bytes) -> list[Event]:
+        """Take the next bytes of the body; give the events they complete, in order.
+
+        After a `Failed` nothing more is given, whatever is fed.
+        """
+        ...
+
+    def close(self) -> list[Event]:
+        """The body ended cleanly: give what was still waiting for its end.
+
+        Whether the stream was whole is not judged here: the engine has seen `Finish` or it has not.
+        """
+        ...
+
+
+class Provider(Protocol):
+    """One configured target, seen as request builder and answer reader. Pure and shareable."""
+
+    @property
+    def continuation(self) -> ContinuationStyle:
+        """This target's style: the family's default for its model, with configured overrides."""
+        ...
+
+    def build(self, request: ChatRequest, continuation: Continuation | None) -> UpstreamRequest:
+        """The HTTP request for a streamed answer, or for its continuation.
+
+        Args:
+            request: the client's request.
+            continuation: None asks the original question.
+
+        Returns:
+            The request to send; `stream` is always true in it.
+        """
+        ...
+
+    def reader(self) -> StreamReader:
+        """A fresh reader for one 2xx response body."""
+        ...
+
+    def classify(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault:
+        """What a non-2xx response means.
+
+        Args:
+            status: HTTP status.
+            headers: response headers, names in lower case.
+            body: at most the first `MAX_ERROR_BODY_BYTES` of the body.
+        """
+        ...
+
+
+MAX_ERROR_BODY_BYTES = 65_536
+"""Bound on what is read of an error response: reasons are short, and a peer may be hostile."""

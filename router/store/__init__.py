@@ -1,0 +1,1 @@
+"""Where the failover record lives."""

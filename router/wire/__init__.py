@@ -1,0 +1,1 @@
+"""One file per public format, both directions; formats meet only in core/events.py."""
