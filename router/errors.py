@@ -2,8 +2,9 @@
 
     RouterError
     ├── ConfigError          a configuration file that cannot be used: file, line, remedy
+    │   └── ConfigErrors         all that is wrong with it, in the order of the lines
     ├── RequestError         a client's request that cannot be served: an OpenAI error body
-    ├── MalformedStream      upstream bytes that are no stream of ours: becomes the fault `malformed`
+    ├── MalformedStream      upstream bytes that are no stream: becomes the fault `malformed`
     ├── IllegalTransition    an event that the commit machine does not allow: a bug, never weather
     └── RecordError          the failover record cannot do what was asked
         ├── RecordUnavailable    Redis is away or too slow
@@ -13,10 +14,12 @@
         └── RecordFenced         another writer owns the record now: a newer epoch
 
 Foreign exceptions are mapped at one seam each: the HTTP client's in `engine/attempt.py`, Redis's in
-`store/redis.py`, YAML's and pydantic's in `config.py`.
+`store/redis.py`, YAML's and pydantic's in `config/`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 
 class RouterError(Exception):
@@ -40,6 +43,30 @@ class ConfigError(RouterError):
         self.remedy = remedy
         where = file if line is None else f"{file}:{line}"
         super().__init__(f"{where}: {message} {remedy}")
+
+    @property
+    def problems(self) -> tuple[ConfigError, ...]:
+        """Every single problem, so that a caller need not ask whether there was one or many."""
+        return (self,)
+
+
+class ConfigErrors(ConfigError):
+    """All problems of one file, reported in one go. Its own fields are those of the first.
+
+    Args:
+        problems: at least one, in the order in which they are to be shown.
+    """
+
+    def __init__(self, problems: Sequence[ConfigError]) -> None:
+        first = problems[0]
+        super().__init__(first.message, file=first.file, line=first.line, remedy=first.remedy)
+        self.args = ("\n".join(str(problem) for problem in problems),)
+        self._problems = tuple(problems)
+
+    @property
+    def problems(self) -> tuple[ConfigError, ...]:
+        """Every single problem."""
+        return self._problems
 
 
 class RequestError(RouterError):
