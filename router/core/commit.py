@@ -1,0 +1,205 @@
+"""The commit machine: how far one stream has come, and what may happen next.
+
+One stream is in exactly one `State`. Every happening is a `Move`; the table `TRANSITIONS` says
+where it leads. What is not in the table raises `IllegalTransition` and changes nothing.
+
+    OPENING    nothing that the client could act on was delivered (reasoning may have been)
+    TEXT       answer text was delivered
+    TOOL       some part of a tool call was delivered: from here on there is no failover
+    SPLICING   the attempt that wrote the text died; a continuation is being asked for
+    COMPLETED  the client got a finish
+    BROKEN     the client got an error, or is gone
+
+Three lengths are kept, all in characters:
+
+    delivered   everything that went to the client, superseded ranges included
+    canonical   delivered without the superseded ranges: this is the answer
+    committed   the part of canonical that the record holds; it only grows, and never past canonical
+
+The *fragment* is canonical[committed:], what the client has seen and the record does not hold.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from router.errors import IllegalTransition
+
+
+class State(StrEnum):
+    """Where a stream is."""
+
+    OPENING = "opening"
+    TEXT = "text"
+    TOOL = "tool"
+    SPLICING = "splicing"
+    COMPLETED = "completed"
+    BROKEN = "broken"
+
+
+class Move(StrEnum):
+    """What can happen to a stream."""
+
+    TEXT = "text"
+    """Answer text was delivered."""
+    TOOL = "tool"
+    """A part of a tool call was delivered."""
+    COMMIT = "commit"
+    """The record moves to a boundary."""
+    SUPERSEDE = "supersede"
+    """A continuation replaces the fragment."""
+    FAULT = "fault"
+    """The attempt ended badly."""
+    FINISH = "finish"
+    """The answer is whole."""
+    BREAK = "break"
+    """The stream ends without a finish."""
+
+
+TRANSITIONS: dict[State, dict[Move, State]] = {
+    State.OPENING: {
+        Move.TEXT: State.TEXT,
+        Move.TOOL: State.TOOL,
+        Move.FAULT: State.OPENING,
+        Move.FINISH: State.COMPLETED,
+        Move.BREAK: State.BROKEN,
+    },
+    State.TEXT: {
+        Move.TEXT: State.TEXT,
+        Move.TOOL: State.TOOL,
+        Move.COMMIT: State.TEXT,
+        Move.FAULT: State.SPLICING,
+        Move.FINISH: State.COMPLETED,
+        Move.BREAK: State.BROKEN,
+    },
+    State.TOOL: {
+        Move.TEXT: State.TOOL,
+        Move.TOOL: State.TOOL,
+        Move.COMMIT: State.TOOL,
+        Move.FINISH: State.COMPLETED,
+        Move.BREAK: State.BROKEN,
+    },
+    State.SPLICING: {
+        Move.TEXT: State.TEXT,
+        Move.TOOL: State.TOOL,
+        Move.SUPERSEDE: State.TEXT,
+        Move.FAULT: State.SPLICING,
+        Move.FINISH: State.COMPLETED,
+        Move.BREAK: State.BROKEN,
+    },
+    State.COMPLETED: {},
+    State.BROKEN: {},
+}
+"""TOOL has no FAULT: a fault there leaves only BREAK, whatever else the caller would like."""
+
+
+class CommitMachine:
+    """The progress of one stream: bookkeeping that is told what was done and refuses nonsense."""
+
+    __slots__ = ("_committed", "_fragment", "boundaries", "delivered_chars", "state", "superseded")
+
+    def __init__(self) -> None:
+        self.state = State.OPENING
+        self.delivered_chars = 0
+        self.boundaries = 0
+        self.superseded: list[tuple[int, int]] = []
+        self._committed: list[str] = []
+        self._fragment: list[str] = []
+
+    @property
+    def committed_text(self) -> str:
+        """All that is committed: the prefix of a continuation."""
+        if len(self._committed) > 1:
+            self._committed = ["".join(self._committed)]
+        return self._committed[0] if self._committed else ""
+
+    @property
+    def committed_chars(self) -> int:
+        """Length of the committed text."""
+        return sum(map(len, self._committed))
+
+    @property
+    def fragment(self) -> str:
+        """Canonical text that the client has and the record has not."""
+        if len(self._fragment) > 1:
+            self._fragment = ["".join(self._fragment)]
+        return self._fragment[0] if self._fragment else ""
+
+    @property
+    def canonical_text(self) -> str:
+        """The answer so far."""
+        return self.committed_text + self.fragment
+
+    def text(self, text: str) -> None:
+        """Answer text was delivered.
+
+        Args:
+            text: what went out, not empty.
+        """
+        # The per-token call: while text follows text, no table look-up is needed.
+        if self.state is not State.TEXT:
+            self._move(Move.TEXT)
+        self.delivered_chars += len(text)
+        self._fragment.append(text)
+
+    def tool(self) -> None:
+        """A part of a tool call was delivered."""
+        self._move(Move.TOOL)
+
+    def commit(self, chars: int) -> str:
+        """The record moves to a boundary.
+
+        Args:
+            chars: how much of the fragment is committed now, at least 1.
+
+        Returns:
+            The text to append to the record.
+
+        Raises:
+            IllegalTransition: nothing to commit, or more than was delivered.
+        """
+        fragment = self.fragment
+        if not 0 < chars <= len(fragment):
+            raise IllegalTransition(f"cannot commit {chars} of {len(fragment)} pending characters")
+        self._move(Move.COMMIT)
+        delta = fragment[:chars]
+        self._committed.append(delta)
+        self._fragment = [fragment[chars:]]
+        self.boundaries += 1
+        return delta
+
+    def supersede(self, keep_chars: int, separator: str) -> None:
+        """A continuation replaces the fragment, which the client has already seen.
+
+        Args:
+            keep_chars: length of the fragment's head that stays canonical.
+            separator: text that was delivered after the fragment to set the continuation off; it
+                belongs to the superseded range.
+        """
+        fragment = self.fragment
+        if not 0 <= keep_chars <= len(fragment):
+            raise IllegalTransition(f"cannot keep {keep_chars} of {len(fragment)} characters")
+        self._move(Move.SUPERSEDE)
+        start = self.delivered_chars - len(fragment) + keep_chars
+        self.delivered_chars += len(separator)
+        if self.delivered_chars > start:
+            self.superseded.append((start, self.delivered_chars))
+        self._fragment = [fragment[:keep_chars]]
+
+    def fault(self) -> None:
+        """The attempt ended badly."""
+        self._move(Move.FAULT)
+
+    def finish(self) -> None:
+        """The client got its finish."""
+        self._move(Move.FINISH)
+
+    def break_off(self) -> None:
+        """The stream ended without a finish."""
+        self._move(Move.BREAK)
+
+    def _move(self, move: Move) -> None:
+        to = TRANSITIONS[self.state].get(move)
+        if to is None:
+            raise IllegalTransition(f"{move} is not allowed in {self.state}")
+        self.state = to
