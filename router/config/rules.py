@@ -1,0 +1,242 @@
+"""What must hold between keys, checked on the raw data.
+
+On the raw data, because a file with a wrong type in one corner should hear of its other mistakes in
+the same run. Each rule passes over what is not of the shape that it reads: saying so is the
+schema's business.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from router.config.explain import dotted, listing, nearest
+from router.config.problem import Problem, shown
+from router.config.schema import NEEDS_BASE_URL, Health, Route
+from router.config.source import Path, Tree
+
+PYSBD_LANGUAGES: frozenset[str] = frozenset(
+    "am ar bg da de el en es fa fr hi hy it ja kk mr my nl pl ru sk ur zh".split()  # noqa: SIM905 - one line reads better than 23
+)
+"""Languages that `sentences: pysbd` knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the rules must know beside the file.
+
+    Args:
+        host: address from the command line, which goes before the file's, or None.
+        fast_sentences: the extra `fast-sentences` is installed.
+    """
+
+    host: str | None = None
+    fast_sentences: bool = True
+
+
+def check(tree: Tree, around: Surroundings) -> Iterator[Problem]:
+    """Every rule that is broken."""
+    for rule in _RULES:
+        yield from rule(tree, around)
+
+
+def is_loopback(host: str) -> bool:
+    """Only this machine can reach a server that listens on `host`."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _says(tree: Tree, path: Path, message: str, remedy: str) -> Problem:
+    return Problem(tree.line(path), message, remedy)
+
+
+# --- server ---------------------------------------------------------------------------------------
+
+
+def _exposed(tree: Tree, around: Surroundings) -> Iterator[Problem]:
+    """Without keys the router listens on loopback only: it spends its owner's money."""
+    path = ("server", "host")
+    host = around.host or tree.get(*path)
+    keys = tree.get("server", "api_keys")
+    if not isinstance(host, str) or is_loopback(host) or keys not in (None, []):
+        return
+    where = "`--host`" if around.host else "`server.host`"
+    yield Problem(
+        None if around.host else tree.line(path),
+        f"{where} lets other machines in, and `server.api_keys` is empty.",
+        'Add `api_keys: ["${ROUTER_API_KEY}"]` to `server`, or listen on 127.0.0.1.',
+    )
+
+
+def _cool_downs(tree: Tree, _: Surroundings) -> Iterator[Problem]:
+    default = Health()
+    first = _number(tree, ("health", "cool_down_s"), default.cool_down_s)
+    longest = _number(tree, ("health", "max_cool_down_s"), default.max_cool_down_s)
+    if first is not None and longest is not None and first > longest:
+        yield _says(
+            tree,
+            ("health", "cool_down_s"),
+            "`health.cool_down_s` is longer than `health.max_cool_down_s`.",
+            "Make the first one the shorter.",
+        )
+
+
+# --- providers ------------------------------------------------------------------------------------
+
+
+def _addresses(tree: Tree, _: Surroundings) -> Iterator[Problem]:
+    for name in tree.keys("providers"):
+        path = ("providers", name)
+        kind = tree.get(*path, "type")
+        if isinstance(kind, str) and kind in NEEDS_BASE_URL and "base_url" not in tree.keys(*path):
+            yield _says(
+                tree,
+                path,
+                f"{dotted(path)} has no `base_url`, and the type {shown(kind)} has no default.",
+                "Add `base_url:`, such as `http://host:8000/v1`.",
+            )
+
+
+def _azure_only(tree: Tree, _: Surroundings) -> Iterator[Problem]:
+    for name in tree.keys("providers"):
+        path = ("providers", name)
+        kind = tree.get(*path, "type")
+        if "api_version" in tree.keys(*path) and kind not in (None, "azure-openai"):
+            yield _says(
+                tree,
+                (*path, "api_version"),
+                f"{dotted(path)} has an `api_version`, which is for the type `azure-openai` only.",
+                "Remove it.",
+            )
+
+
+# --- routes ---------------------------------------------------------------------------------------
+
+
+def _targets(tree: Tree) -> Iterator[tuple[str, Path]]:
+    """Each route's name with the path of each of its targets."""
+    for route in tree.keys("routes"):
+        for index in tree.indexes("routes", route, "targets"):
+            yield route, ("routes", route, "targets", index)
+
+
+def _providers_exist(tree: Tree, _: Surroundings) -> Iterator[Problem]:
+    defined = tree.keys("providers")
+    for _route, target in _targets(tree):
+        path = (*target, "provider")
+        name = tree.get(*path)
+        if not isinstance(name, str) or name in defined:
+            continue
+        word = "its provider" if path in tree.substituted else shown(name)
+        near = "" if path in tree.substituted else nearest(name, defined)
+        known = f"Defined: {listing(defined)}." if defined else "None is defined."
+        yield _says(
+            tree,
+            path,
+            f"{dotted(target)} names {word}, which `providers` does not define.",
+            f"{near} {known}".strip(),
+        )
+
+
+def _twins(tree: Tree, _: Surroundings) -> Iterator[Problem]:
+    """The same model at the same provider twice is no second chance."""
+    seen: dict[tuple[str, str, str], Path] = {}
+    for route, target in _targets(tree):
+        provider, model = tree.get(*target, "provider"), tree.get(*target, "model")
+        if not isinstance(provider, str) or not isinstance(model, str):
+            continue
+        first = seen.setdefault((route, provider, model), target)
+        if first != target:
+            yield _says(
+                tree,
+                target,
+                f"{dotted(target)} is the same provider and model as {dotted(first)}.",
+                "Remove one; `retry.same_target` says how often one target is asked again.",
+            )
+
+
+def _deadlines(tree: Tree, _: Surroundings) -> Iterator[Problem]:
+    """An attempt is not started unless its first-output limit fits the deadline."""
+    for route in tree.keys("routes"):
+        here = ("routes", route)
+        default = Route.model_fields["timeouts"].default
+        total = _number(tree, (*here, "timeouts", "total_s"), default.total_s)
+        places = [here, *(path for name, path in _targets(tree) if name == route)]
+        for place in places:
+            path = (*place, "timeouts", "first_output_s")
+            first = _number(tree, path, default.first_output_s if place == here else None)
+            if first is not None and total is not None and first > total:
+                yield _says(
+                    tree,
+                    path,
+                    f"{dotted(path)} is longer than the route's `total_s`: no attempt would start.",
+                    "Make `total_s` the longer one.",
+                )
+
+
+_NOT_YET: Mapping[tuple[str, str], str] = {
+    ("on_interrupt", "restart"): "Use `resume`, which is the default.",
+    ("on_interrupt", "partial"): "Use `resume`, which is the default.",
+    ("tool_calls", "atomic"): "Use `stream`, which is the default.",
+    ("boundary", "json"): "Use `text`, which is the default.",
+}
+"""Words of a route that the engine does not act on yet: refused rather than ignored."""
+
+
+def _not_yet(tree: Tree, _: Surroundings) -> Iterator[Problem]:
+    for route in tree.keys("routes"):
+        for (key, word), remedy in _NOT_YET.items():
+            path = ("routes", route, key)
+            if tree.get(*path) == word:
+                yield _says(tree, path, f"`{key}: {word}` is not yet supported.", remedy)
+
+
+def _languages(tree: Tree, around: Surroundings) -> Iterator[Problem]:
+    for route in tree.keys("routes"):
+        path = ("routes", route)
+        language, fast = tree.get(*path, "language"), tree.get(*path, "sentences") == "fast"
+        if fast and not around.fast_sentences:
+            yield _says(
+                tree,
+                (*path, "sentences"),
+                f"{dotted((*path, 'sentences'))} is `fast`, and the package it needs is missing.",
+                "Install `seam-router[fast-sentences]`, or use `pysbd`.",
+            )
+        if isinstance(language, str) and not fast and language not in PYSBD_LANGUAGES:
+            yield _says(
+                tree,
+                (*path, "language"),
+                f"{dotted((*path, 'language'))} is a language that pysbd does not know.",
+                f"Use one of {listing(sorted(PYSBD_LANGUAGES))}, or add `sentences: fast`.",
+            )
+
+
+def _number(tree: Tree, path: Path, default: float | None) -> float | None:
+    """The number at `path`, the default where there is nothing, None where it is something else."""
+    value = tree.get(*path)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        return float(value)
+    except ValueError:
+        return None
+
+
+_RULES: tuple[Callable[[Tree, Surroundings], Iterator[Problem]], ...] = (
+    _exposed,
+    _cool_downs,
+    _addresses,
+    _azure_only,
+    _providers_exist,
+    _twins,
+    _deadlines,
+    _not_yet,
+    _languages,
+)

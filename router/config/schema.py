@@ -1,0 +1,411 @@
+"""The shape of a configuration: every key, its default and its range, as frozen objects.
+
+This is the one place where a default stands; `docs/configuration.md` and the published
+`docs/config.schema.json` follow it. What concerns several keys at once is in `rules.py`.
+Secrets are `SecretStr`: no `repr`, log or error shows them.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    SecretStr,
+    StringConstraints,
+)
+from pydantic_core import PydanticCustomError
+
+from router.core.continuation import ContinuationStyle, Echo, SchemaWithPrefix, Style
+
+ProviderType: TypeAlias = Literal[
+    "openai",
+    "azure-openai",
+    "openai-compatible",
+    "openrouter",
+    "deepseek",
+    "mistral",
+    "kimi",
+    "qwen",
+    "groq",
+    "together",
+    "fireworks",
+    "xai",
+    "vllm",
+    "sglang",
+    "llama.cpp",
+    "ollama",
+    "lm-studio",
+]
+"""Each is a row of the provider registry."""
+
+NEEDS_BASE_URL: frozenset[str] = frozenset({"azure-openai", "openai-compatible", "vllm", "sglang"})
+"""Types that have no address of their own."""
+
+
+def _wrong(message: str, remedy: str) -> PydanticCustomError:
+    """A complaint with its remedy; the path is put before it later. Must quote no value."""
+    return PydanticCustomError("config", "{message}", {"message": message, "remedy": remedy})
+
+
+# --- field types --------------------------------------------------------------------------------
+
+
+def _no_bool(value: object) -> object:
+    """YAML's `yes` would pass for 1."""
+    if isinstance(value, bool):
+        raise _wrong("should be a number", "Write a number.")
+    return value
+
+
+_NoBool = BeforeValidator(_no_bool)
+Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False), _NoBool]
+"""A time limit: positive, a day at most."""
+SecondsOrZero = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False), _NoBool]
+"""A span that may be nothing."""
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+"""A provider's name: it stands in headers, logs and metrics."""
+ModelName = Annotated[str, StringConstraints(pattern=r"^[!-~]([ -~]{0,254}[!-~])?$")]
+"""A model's name, public or a provider's: it stands in headers, so it is visible ASCII."""
+
+
+def _credential(value: SecretStr) -> SecretStr:
+    """A key travels in a header: visible ASCII. A line end from `$(cat key)` is the classic."""
+    text = value.get_secret_value()
+    if not text:
+        raise _wrong("is empty", "Give the key, or leave the entry away to use none.")
+    if not re.fullmatch(r"[!-~]+", text):
+        raise _wrong(
+            "holds white space or a character that is not ASCII",
+            "Give the key alone, without a line end or quotes around it.",
+        )
+    return value
+
+
+Credential = Annotated[SecretStr, Field(max_length=8192), AfterValidator(_credential)]
+"""A key that goes into a header."""
+
+
+def _header_value(value: SecretStr) -> SecretStr:
+    if not re.fullmatch(r"[!-~]([\t -~]*[!-~])?", value.get_secret_value()):
+        raise _wrong(
+            "is empty, or holds a line end or a character that is not ASCII",
+            "Give one line of plain text.",
+        )
+    return value
+
+
+_OWN_HEADERS = frozenset(
+    {
+        "accept",
+        "accept-encoding",
+        "connection",
+        "content-length",
+        "content-type",
+        "host",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""Headers that the router itself must set for a request to be right."""
+
+
+def _header_name(value: str) -> str:
+    if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", value):
+        raise _wrong("is no header name", "Use letters, digits and `-`.")
+    if value.lower() in _OWN_HEADERS:
+        raise _wrong("is a header that the router sets itself", "Remove it.")
+    return value
+
+
+def _base_url(value: str) -> str:
+    """An absolute URL without a trailing slash."""
+    remedy = "Write it such as `https://host:8000/v1`."
+    try:
+        parts = urlsplit(value)
+        parts.port  # noqa: B018 - parsed when asked for
+    except ValueError:
+        raise _wrong("is no URL", remedy) from None
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise _wrong("is no absolute http or https URL", remedy)
+    if parts.username is not None or parts.password is not None:
+        raise _wrong("holds credentials", "Move them to `api_key` or `headers`.")
+    if parts.query or parts.fragment or not re.fullmatch(r"[!-~]+", value):
+        raise _wrong("holds a query, a fragment or white space", remedy)
+    return value.rstrip("/")
+
+
+def _redis_url(value: SecretStr) -> SecretStr:
+    parts = urlsplit(value.get_secret_value())
+    if parts.scheme not in {"redis", "rediss", "unix"} or not (parts.netloc or parts.path):
+        raise _wrong(
+            "is no Redis URL",
+            "Write it such as `redis://127.0.0.1:6379/0`, `rediss://…` for TLS, or leave it away "
+            "to keep the record in memory.",
+        )
+    return value
+
+
+def _host(value: str) -> str:
+    try:
+        ipaddress.ip_address(value)
+    except ValueError:
+        if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252})", value):
+            raise _wrong(
+                "is no host name and no address",
+                "Write the address alone, such as `127.0.0.1` or `::1`; `port` is its own key.",
+            ) from None
+    return value
+
+
+def _patch(value: object) -> object:
+    """`disable_thinking` is a JSON object, or `false`."""
+    if value is None or value is False or isinstance(value, dict):
+        return value
+    raise _wrong(
+        "is neither the fields that switch thinking off nor `false`",
+        "Write the fields, such as `{thinking: {type: disabled}}`, or `false` to send none.",
+    )
+
+
+_Frozen = (AfterValidator(MappingProxyType), PlainSerializer(dict))
+
+
+class _Section(BaseModel):
+    """Frozen, and closed to unknown keys."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, use_attribute_docstrings=True
+    )
+
+
+# --- sections -----------------------------------------------------------------------------------
+
+
+class Server(_Section):
+    """Where and how the router listens."""
+
+    host: Annotated[str, AfterValidator(_host)] = "127.0.0.1"
+    """Address to listen on; beyond loopback only with `api_keys`."""
+    port: Annotated[int, Field(ge=0, le=65_535), _NoBool] = 8080
+    """TCP port; 0 takes a free one."""
+    api_keys: Annotated[tuple[Credential, ...], Field(max_length=10_000)] = ()
+    """Keys that clients send as `Authorization: Bearer`; none lets everyone on this machine in."""
+    max_body_bytes: Annotated[int, Field(ge=1024, le=1 << 30), _NoBool] = 10_485_760
+    """A larger request body is refused with 413. Images travel inside bodies."""
+    max_header_bytes: Annotated[int, Field(ge=1024, le=1 << 20), _NoBool] = 32_768
+    """Larger request headers are refused with 431."""
+    commit_headers_after_s: Seconds = 10
+    """After this wait for the first output the 200 goes out, with comments to keep it alive."""
+    drain_s: SecondsOrZero = 30
+    """At shutdown, how long live streams may still run."""
+
+
+class Record(_Section):
+    """Where the failover record is kept, and for how long."""
+
+    url: Annotated[SecretStr, AfterValidator(_redis_url)] | None = None
+    """Redis: `redis://`, `rediss://` or `unix://`; without it the record is in memory."""
+    resume_window_s: SecondsOrZero = 120
+    """How long the text of an interrupted stream is kept, so that it can be resumed."""
+    retain_s: SecondsOrZero = 0
+    """How long the text of a completed stream is kept; 0 deletes it at once."""
+
+
+class Health(_Section):
+    """When a failing target is left out for a while."""
+
+    eject_after: Annotated[int, Field(ge=1, le=1000), _NoBool] = 3
+    """Consecutive faults after which a target is ejected."""
+    cool_down_s: Seconds = 10
+    """First time out; it doubles with each further one."""
+    max_cool_down_s: Seconds = 300
+    """Longest time out."""
+
+
+class Provider(_Section):
+    """One account at one provider, or one server of one's own."""
+
+    type: ProviderType
+    """The provider's family."""
+    base_url: Annotated[str, AfterValidator(_base_url)] | None = None
+    """Address up to and with the version, such as `http://gpu-1:8000/v1`; each public provider has
+    its own as the default."""
+    api_key: Credential | None = None
+    """Credential; without it none is sent."""
+    headers: Annotated[
+        Mapping[
+            Annotated[str, AfterValidator(_header_name)],
+            Annotated[SecretStr, AfterValidator(_header_value)],
+        ],
+        Field(max_length=50, default_factory=lambda: MappingProxyType({})),
+        *_Frozen,
+    ]
+    """Further static headers."""
+    api_version: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.-]{1,64}$")] | None = None
+    """`azure-openai` only: the value of `api-version`."""
+
+
+class Timeouts(_Section):
+    """Time limits of one route, in seconds."""
+
+    connect_s: Seconds = 2
+    """To open a connection."""
+    first_output_s: Seconds = 15
+    """To the first output or reasoning of an attempt."""
+    idle_s: Seconds = 5
+    """Between two outputs."""
+    total_s: Seconds = 600
+    """For the whole request, all attempts and waits."""
+
+
+class TargetTimeouts(_Section):
+    """Time limits of one target that differ from its route's, in seconds."""
+
+    connect_s: Seconds | None = None
+    """To open a connection."""
+    first_output_s: Seconds | None = None
+    """To the first output or reasoning of an attempt."""
+    idle_s: Seconds | None = None
+    """Between two outputs."""
+
+
+class Continuation(_Section):
+    """How a target is asked to go on, where it differs from its family's default."""
+
+    model_config = ConfigDict(validate_by_alias=True, serialize_by_alias=True)
+
+    style: Style | None = None
+    """One of the seven continuation styles."""
+    echo: Echo | None = None
+    """Does the answer repeat the prefix?"""
+    rstrip_prefix: bool | None = None
+    """Remove white space from the prefix's end."""
+    disable_thinking: Annotated[dict[str, Any] | Literal[False] | None, BeforeValidator(_patch)] = (
+        None
+    )
+    """JSON merge patch that switches thinking off in a continuation; `false` sends none."""
+    schema_with_prefix: Annotated[SchemaWithPrefix | None, Field(alias="schema")] = None
+    """Is `response_format` sent along with a prefix?"""
+
+    def over(self, default: ContinuationStyle) -> ContinuationStyle:
+        """The family's default with what is configured here put over it."""
+        thinking = self.disable_thinking
+        return ContinuationStyle(
+            style=self.style or default.style,
+            echo=self.echo or default.echo,
+            rstrip_prefix=(
+                default.rstrip_prefix if self.rstrip_prefix is None else self.rstrip_prefix
+            ),
+            disable_thinking=default.disable_thinking if thinking is None else thinking or None,
+            schema=self.schema_with_prefix or default.schema,
+        )
+
+
+class Target(_Section):
+    """One model at one provider."""
+
+    provider: str
+    """Name of an entry of `providers`."""
+    model: ModelName
+    """The provider's own name of the model."""
+    continuation: Continuation = Continuation()
+    """How it is asked to go on."""
+    context_window: Annotated[int, Field(ge=1), _NoBool] | None = None
+    """Tokens; lets a request that was too long elsewhere fail over to a larger one."""
+    timeouts: TargetTimeouts = TargetTimeouts()
+    """Limits that differ from the route's."""
+
+    @property
+    def name(self) -> str:
+        """How headers, logs and metadata call it: `provider/model`."""
+        return f"{self.provider}/{self.model}"
+
+
+class Retry(_Section):
+    """When the same target is asked again, before any output."""
+
+    same_target: Annotated[int, Field(ge=0, le=10), _NoBool] = 1
+    """How often."""
+    max_wait_s: SecondsOrZero = 2
+    """If the wait would be longer, the next target is asked at once."""
+
+
+class Route(_Section):
+    """One public model name."""
+
+    targets: Annotated[tuple[Target, ...], Field(min_length=1, max_length=32)]
+    """In priority order."""
+    timeouts: Timeouts = Timeouts()
+    """Time limits."""
+    max_attempts: Annotated[int, Field(ge=1, le=100), _NoBool] = 4
+    """Upstream calls per request, retries and failovers together."""
+    retry: Retry = Retry()
+    """When the same target is asked again."""
+    on_interrupt: Literal["resume", "restart", "partial"] = "resume"
+    """What happens when a provider dies in mid-answer; only `resume` is supported yet."""
+    tool_calls: Literal["stream", "atomic"] = "stream"
+    """How tool calls are delivered; only `stream` is supported yet."""
+    boundary: Literal["text", "json"] = "text"
+    """Where the record may advance; only `text` is supported yet."""
+    language: Annotated[str, StringConstraints(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$")] = "en"
+    """Language of the answers (ISO 639), for sentence ends."""
+    sentences: Literal["pysbd", "fast"] = "pysbd"
+    """Who finds sentence ends; `fast` needs the extra `fast-sentences`."""
+    max_pending_chars: Annotated[int, Field(ge=50, le=100_000), _NoBool] = 1000
+    """Text without a sentence end is committed at white space once it is this long."""
+
+    def timeouts_for(self, target: Target) -> Timeouts:
+        """The limits of one of its targets: the target's own where it has some."""
+        own = {name: value for name, value in target.timeouts if value is not None}
+        return self.timeouts.model_copy(update=own)
+
+
+class Config(_Section):
+    """A whole configuration file."""
+
+    server: Server = Server()
+    """Where and how the router listens."""
+    record: Record = Record()
+    """The failover record."""
+    health: Health = Health()
+    """Ejection of failing targets."""
+    providers: Annotated[Mapping[Name, Provider], Field(min_length=1, max_length=1000), *_Frozen]
+    """Accounts and servers, by a name of one's own."""
+    routes: Annotated[Mapping[ModelName, Route], Field(min_length=1, max_length=5000), *_Frozen]
+    """Public model names."""
+
+
+SECTIONS: Mapping[tuple[str, ...], type[BaseModel]] = MappingProxyType(
+    {
+        (): Config,
+        ("server",): Server,
+        ("record",): Record,
+        ("health",): Health,
+        ("providers", "*"): Provider,
+        ("routes", "*"): Route,
+        ("routes", "*", "timeouts"): Timeouts,
+        ("routes", "*", "retry"): Retry,
+        ("routes", "*", "targets", "*"): Target,
+        ("routes", "*", "targets", "*", "timeouts"): TargetTimeouts,
+        ("routes", "*", "targets", "*", "continuation"): Continuation,
+    }
+)
+"""Which section stands where; `*` is any name or index."""
+
+
+def keys_of(section: type[BaseModel]) -> tuple[str, ...]:
+    """The keys of a section as they are written in the file."""
+    return tuple(info.alias or name for name, info in section.model_fields.items())
