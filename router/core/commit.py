@@ -96,11 +96,20 @@ TRANSITIONS: dict[State, dict[Move, State]] = {
 class CommitMachine:
     """The progress of one stream: bookkeeping that is told what was done and refuses nonsense."""
 
-    __slots__ = ("_committed", "_fragment", "boundaries", "delivered_chars", "state", "superseded")
+    __slots__ = (
+        "_committed",
+        "_fragment",
+        "boundaries",
+        "committed_chars",
+        "delivered_chars",
+        "state",
+        "superseded",
+    )
 
     def __init__(self) -> None:
         self.state = State.OPENING
         self.delivered_chars = 0
+        self.committed_chars = 0
         self.boundaries = 0
         self.superseded: list[tuple[int, int]] = []
         self._committed: list[str] = []
@@ -112,11 +121,6 @@ class CommitMachine:
         if len(self._committed) > 1:
             self._committed = ["".join(self._committed)]
         return self._committed[0] if self._committed else ""
-
-    @property
-    def committed_chars(self) -> int:
-        """Length of the committed text."""
-        return sum(map(len, self._committed))
 
     @property
     def fragment(self) -> str:
@@ -164,6 +168,7 @@ class CommitMachine:
         self._move(Move.COMMIT)
         delta = fragment[:chars]
         self._committed.append(delta)
+        self.committed_chars += chars
         self._fragment = [fragment[chars:]]
         self.boundaries += 1
         return delta

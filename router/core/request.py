@@ -40,3 +40,8 @@ class ChatRequest:
     logprobs: bool = False
     tools: tuple[Mapping[str, Any], ...] = ()
     response_format: Mapping[str, Any] | None = field(default=None)
+
+    @property
+    def prompt_chars(self) -> int:
+        """Size of the question in characters of message text, for an estimate of its tokens."""
+        return sum(len(str(message.get("content") or "")) for message in self.messages)

@@ -1,0 +1,299 @@
+"""One upstream call: opened, read, closed. The only place that knows the HTTP client.
+
+Whatever the client library, the socket or the clock does becomes a canonical event or a `Fault`
+here, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import aiohttp
+import httpx
+from httpx_aiohttp import AiohttpTransport
+
+from router.core.events import Done, Event, Failed, Reasoning, Refusal, Text, ToolCall
+from router.core.faults import Fault, FaultKind, Verdict
+from router.engine.clock import Clock, Expired, Watch
+from router.providers.base import MAX_ERROR_BODY_BYTES, Provider, UpstreamRequest
+
+KEEPALIVE_S = 30.0
+"""How long an idle upstream connection is kept for the next request."""
+
+READ_BUFFER_BYTES = 65_536
+"""Bound on what is buffered of an upstream body that the client does not take: beyond twice this
+the socket is not read, and the provider is slowed down by TCP itself."""
+
+MAX_CODED_BODY_BYTES = 64 * 1024 * 1024
+"""Bound on a compressed upstream body, which nobody asked for."""
+
+FINISH_GRACE_S = 0.5
+"""How long after a finish the usage, late text and `[DONE]` are waited for."""
+
+RELEASE_GRACE_S = 0.1
+"""How long the end of a finished body is waited for, so that its connection can be used again."""
+
+_PROGRESS = (Text, Reasoning, ToolCall, Refusal)
+
+_CLOSED_EARLY = (httpx.HTTPError, aiohttp.ClientError, OSError, EOFError)
+"""What the transport raises; aiohttp's own slip through where httpx has no equal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The clocks of one attempt, in seconds.
+
+    Args:
+        connect_s: until the connection stands.
+        first_output_s: until the first text, reasoning or tool call.
+        idle_s: between two of them.
+        deadline_s: monotonic time at which the whole request must be over.
+    """
+
+    connect_s: float
+    first_output_s: float
+    idle_s: float
+    deadline_s: float
+
+
+class Upstream:
+    """The long-lived connections to one provider.
+
+    Args:
+        transport: None makes the real one; tests may pass another.
+        verify: TLS settings; shared, since making one takes 20 ms.
+    """
+
+    def __init__(
+        self,
+        *,
+        transport: httpx.AsyncBaseTransport | None = None,
+        verify: ssl.SSLContext | bool = True,
+    ) -> None:
+        self._transport = transport or AiohttpTransport(
+            verify=verify, client=_session_factory(verify)
+        )
+
+    async def send(self, request: UpstreamRequest, *, connect_s: float) -> httpx.Response:
+        """Send a request.
+
+        Args:
+            request: what to send.
+            connect_s: limit for the connection, in seconds.
+
+        Returns:
+            The response, its body unread.
+        """
+        return await self._transport.handle_async_request(
+            httpx.Request(
+                request.method,
+                request.url,
+                headers=list(request.headers),
+                content=request.body,
+                extensions={"timeout": {"connect": connect_s}},
+            )
+        )
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._transport.aclose()
+
+
+def _session_factory(verify: ssl.SSLContext | bool) -> Callable[[], aiohttp.ClientSession]:
+    def make() -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=0,  # streams are limited where they come in, not where they go out
+                keepalive_timeout=KEEPALIVE_S,
+                ssl=verify,
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            read_bufsize=READ_BUFFER_BYTES,
+            auto_decompress=False,
+        )
+
+    return make
+
+
+class Attempt:
+    """One upstream call.
+
+    Args:
+        upstream: the provider's connections.
+        provider: builds and reads.
+        request: what to send.
+        limits: its clocks.
+        clock: where time comes from.
+    """
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        provider: Provider,
+        request: UpstreamRequest,
+        limits: Limits,
+        clock: Clock,
+    ) -> None:
+        self._upstream = upstream
+        self._provider = provider
+        self._request = request
+        self._limits = limits
+        self._clock = clock
+        self._reader = provider.reader()
+        self._response: httpx.Response | None = None
+        self._body: AsyncIterator[bytes] | None = None
+        self._watch = Watch(clock)
+        self._wait_kind = FaultKind.FIRST_OUTPUT_TIMEOUT
+        self._progressed = False
+        self._due(limits.first_output_s)
+        self.ended = False
+        """Nothing more will come: the body is over, or a fault was given."""
+
+    async def open(self) -> Fault | None:
+        """Send the request and read the status.
+
+        Returns:
+            None if a body is coming, else why not.
+        """
+        try:
+            with self._watch:
+                response = await self._upstream.send(
+                    self._request, connect_s=self._limits.connect_s
+                )
+                self._response = response
+                if response.status_code // 100 == 2:
+                    coded = response.headers.get("content-encoding", "identity") != "identity"
+                    self._body = aiter(_decoded(response) if coded else response.stream)  # type: ignore[arg-type]
+                    return None
+                body = await _head_of(response.stream)  # type: ignore[arg-type]
+        except Expired:
+            return self._expired()
+        except _CLOSED_EARLY as error:
+            return _connect_fault(error)
+        headers = MappingProxyType({k.lower(): v for k, v in response.headers.items()})
+        return self._provider.classify(response.status_code, headers, body)
+
+    async def read(self) -> list[Event]:
+        """Wait for the next bytes.
+
+        Returns:
+            The events they complete, perhaps none. After the last ones `ended` is true; a fault
+            comes as a final `Failed`.
+        """
+        assert self._body is not None  # noqa: S101 - `open` returned None
+        if self._progressed:
+            self._progressed = False
+            if self._wait_kind is not FaultKind.TRUNCATED:
+                self._wait_kind = FaultKind.IDLE_TIMEOUT
+            self._due(self._wait_s())
+        try:
+            with self._watch:
+                data = await anext(self._body)
+        except StopAsyncIteration:
+            self.ended = True
+            return self._reader.close()
+        except Expired:
+            return self._failed(self._expired())
+        except httpx.DecodingError as error:
+            return self._failed(_malformed(f"the body cannot be decoded: {error}"))
+        except _CLOSED_EARLY as error:
+            # Whole events were given already; the rest of a broken one is nobody's text.
+            return self._failed(_cut_fault(error))
+        events = self._reader.feed(data)
+        for event in events:
+            if isinstance(event, _PROGRESS):
+                self._progressed = True
+            elif isinstance(event, (Failed, Done)):
+                self.ended = True
+        return events
+
+    def expect_end(self) -> None:
+        """A finish was seen: from now on only a short grace is given to what may follow it."""
+        self._progressed = False
+        self._wait_kind = FaultKind.TRUNCATED
+        self._due(self._wait_s())
+
+    async def aclose(self, *, finished: bool = False) -> None:
+        """Let go of the connection.
+
+        Args:
+            finished: the answer is whole, so the connection may be worth keeping: wait a moment
+                for the body's end.
+        """
+        try:
+            if finished and self._body is not None:
+                await self._run_out(self._body)
+        finally:
+            self._watch.stop()
+            response, self._response = self._response, None
+            if response is not None:
+                with contextlib.suppress(*_CLOSED_EARLY):
+                    await response.aclose()
+
+    async def _run_out(self, body: AsyncIterator[bytes]) -> None:
+        self._watch.due_s = self._clock.now_s() + RELEASE_GRACE_S
+        with contextlib.suppress(Expired, httpx.DecodingError, *_CLOSED_EARLY), self._watch:
+            async for _ in body:
+                pass
+
+    def _due(self, limit_s: float) -> None:
+        self._watch.due_s = min(self._clock.now_s() + limit_s, self._limits.deadline_s)
+
+    def _expired(self) -> Fault:
+        if self._clock.now_s() >= self._limits.deadline_s:
+            return Fault(kind=FaultKind.DEADLINE, message="the time for the whole request is over")
+        return Fault(kind=self._wait_kind, message=f"no output for {self._wait_s():g} s")
+
+    def _wait_s(self) -> float:
+        if self._wait_kind is FaultKind.FIRST_OUTPUT_TIMEOUT:
+            return self._limits.first_output_s
+        return FINISH_GRACE_S if self._wait_kind is FaultKind.TRUNCATED else self._limits.idle_s
+
+    def _failed(self, fault: Fault) -> list[Event]:
+        self.ended = True
+        return [Failed(fault)]
+
+
+async def _head_of(stream: AsyncIterator[bytes]) -> bytes:
+    """At most the first `MAX_ERROR_BODY_BYTES`; a body that breaks off gives what came."""
+    head = bytearray()
+    with contextlib.suppress(*_CLOSED_EARLY):
+        async for data in stream:
+            head += data
+            if len(head) >= MAX_ERROR_BODY_BYTES:
+                break
+    return bytes(head[:MAX_ERROR_BODY_BYTES])
+
+
+async def _decoded(response: httpx.Response) -> AsyncIterator[bytes]:
+    """A compressed body although `identity` was asked for: decoded, within a bound."""
+    total = 0
+    async for data in response.aiter_bytes():
+        total += len(data)
+        if total > MAX_CODED_BODY_BYTES:
+            raise httpx.DecodingError(f"more than {MAX_CODED_BODY_BYTES} bytes")
+        yield data
+
+
+def _connect_fault(error: BaseException) -> Fault:
+    return Fault(kind=FaultKind.CONNECT, message=f"no answer: {_words(error)}")
+
+
+def _cut_fault(error: BaseException) -> Fault:
+    return Fault(kind=FaultKind.CUT, message=f"the connection broke: {_words(error)}")
+
+
+def _malformed(message: str) -> Fault:
+    return Fault(kind=FaultKind.MALFORMED, verdict=Verdict.TRANSIENT, message=message)
+
+
+def _words(error: BaseException) -> str:
+    """An exception's own words, bounded; they name hosts and ports, never credentials."""
+    if isinstance(error, asyncio.IncompleteReadError):
+        return "it ended early"
+    return (str(error) or type(error).__name__)[:200]

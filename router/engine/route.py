@@ -1,0 +1,58 @@
+"""Routes and targets as the engine uses them: configuration turned into objects by `build.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from router.core.boundary import Boundary
+from router.engine.attempt import Upstream
+from router.providers.base import Provider
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Provider + model + key.
+
+    Args:
+        name: unique, such as "openai/gpt-5.2"; what logs and metadata call it.
+        model: as the provider knows it.
+        provider: builds requests and reads answers.
+        upstream: the provider's connections.
+        connect_s: connection limit, in seconds.
+        first_output_s: limit for the first output.
+        idle_s: limit between two outputs.
+        context_window: tokens, or None if not configured.
+    """
+
+    name: str
+    model: str
+    provider: Provider
+    upstream: Upstream
+    connect_s: float = 2.0
+    first_output_s: float = 15.0
+    idle_s: float = 5.0
+    context_window: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """A public model name.
+
+    Args:
+        name: the public model name.
+        targets: in priority order, at least one.
+        make_boundary: a fresh boundary for one stream.
+        total_s: limit for the whole request, in seconds.
+        max_attempts: upstream calls per request.
+        same_target_retries: how often a target is asked again in a row, before output.
+        max_wait_s: longest wait before a target is asked again.
+    """
+
+    name: str
+    targets: tuple[Target, ...]
+    make_boundary: Callable[[], Boundary]
+    total_s: float = 600.0
+    max_attempts: int = 4
+    same_target_retries: int = 1
+    max_wait_s: float = 2.0
