@@ -7,6 +7,9 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import msgspec
+
+from router.core.commit import State
 from router.core.continuation import ContinuationStyle, Style
 from router.core.failover import (
     Action,
@@ -152,6 +155,7 @@ class _Run:
         self._tried = [_Tried() for _ in route.targets]
         self._retries_in_a_row = 0
         self._prompt_chars = 0
+        self._last_report: StreamReport | None = None
         self._how = ContinuationStyle()
         self._instructed = True
 
@@ -160,8 +164,16 @@ class _Run:
         try:
             return await self._loop()
         except asyncio.CancelledError:
-            self._end("client_gone", finish="")
+            self._abandon("client_gone")
             raise
+        except Exception:
+            self._abandon("internal_error")
+            raise
+
+    def _abandon(self, outcome: str) -> None:
+        """Nobody listens any more, or we have a bug: keep the books and the record honest."""
+        if self._stream.machine.state not in (State.COMPLETED, State.BROKEN):
+            self._end(outcome, finish="")
 
     async def _loop(self) -> StreamReport:
         ask = Ask(first_target(self._candidates()))
@@ -173,8 +185,9 @@ class _Run:
                 fault = await self._attempt(ask, change)
             except Fenced:
                 return await self._fail(None, GiveUp("fenced"))
-            if fault is None:
+            if self._last_report is not None:
                 return self._last_report
+            assert fault is not None  # noqa: S101 - an attempt ends in a report or in a fault
             action = self._decide(fault, ask)
             if not isinstance(action, Ask):
                 return await self._fail(fault, action)
@@ -219,23 +232,20 @@ class _Run:
     async def _follow(
         self, attempt: Attempt, meter: Meter, target: Target, *, continued: bool
     ) -> Fault | None:
-        finished = False
+        finished = noted = False
         try:
             fault = await attempt.open() or await self._stream.consume(attempt, meter, target)
-            if fault is not None:
-                fault = _in_context(fault, continued=continued)
+            fault = _in_context(fault, continued=continued)
+            noted = True
             self._note(meter, target, fault)
             if fault is None:
                 finished = True
                 await self._complete(meter, target)
-            return fault
-        except asyncio.CancelledError:
-            if not finished:
-                self._engine.health.released(target.name)
-                self._attempts.append(meter.report(Fault(kind=FaultKind.CLIENT_GONE)))
-            raise
         finally:
+            if not noted:
+                self._note(meter, target, Fault(kind=FaultKind.CLIENT_GONE))
             await attempt.aclose(finished=finished)
+        return fault
 
     def _note(self, meter: Meter, target: Target, fault: Fault | None) -> None:
         """The attempt is over: into the report, to the observers, to the target's health."""
@@ -250,9 +260,9 @@ class _Run:
     async def _complete(self, meter: Meter, target: Target) -> None:
         self._stream.settle()
         await self._stream.begin(meter, target)
-        self._stream.machine.finish()
         report = self._report("completed", finish=self._stream.finishes[0].reason)
         await self._sink.finish(self._stream.finishes, report.usage, report)
+        self._stream.machine.finish()
         self._stream.close_record("completed", keep_s=self._engine.retention.completed_s)
         self._engine.tell(StreamEnded(report=report))
         self._last_report = report
@@ -403,16 +413,8 @@ def _prefills(how: ContinuationStyle) -> bool:
     return how.style not in (Style.RESTART, Style.NONE)
 
 
-def _in_context(fault: Fault, *, continued: bool) -> Fault:
+def _in_context(fault: Fault | None, *, continued: bool) -> Fault | None:
     """A refused prefix means something only where one was sent."""
-    if fault.verdict is Verdict.PREFIX_REFUSED and not continued:
-        return Fault(
-            kind=fault.kind,
-            verdict=Verdict.REQUEST,
-            status=fault.status,
-            code=fault.code,
-            type=fault.type,
-            param=fault.param,
-            message=fault.message,
-        )
+    if fault is not None and fault.verdict is Verdict.PREFIX_REFUSED and not continued:
+        return msgspec.structs.replace(fault, verdict=Verdict.REQUEST)
     return fault
