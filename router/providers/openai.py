@@ -1,0 +1,236 @@
+"""The one adapter for OpenAI-compatible servers; what differs between them is a registry row.
+
+It writes the client's own body with a few fields replaced, so fields that the router does not know
+reach the provider unharmed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlsplit, urlunsplit
+
+import msgspec
+
+from router import __version__
+from router.core.continuation import Continuation, ContinuationStyle, Style
+from router.core.faults import Fault
+from router.core.request import ChatRequest
+from router.providers import continuations
+from router.providers.base import MAX_ERROR_BODY_BYTES, StreamReader, UpstreamRequest
+from router.providers.classify import Classifier
+from router.providers.redact import Redactor
+from router.providers.registry import FAMILIES, ContinuationOverrides, Family, resolve
+from router.wire.openai.reader import ChatStreamReader
+
+ROUTER_FIELDS = frozenset({"router"})
+"""Top-level fields that are the router's own and mean nothing to a provider."""
+
+_CHAT_PATH = "/chat/completions"
+_SECRET_HEADERS = ("authorization", "cookie", "key", "token", "secret")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAIProvider:
+    """One configured target on an OpenAI-compatible server. Pure and shareable.
+
+    Args:
+        family: its row of the registry.
+        model: the name the server knows.
+        continuation: the target's style and knobs.
+        url: where an original request goes.
+        continuation_url: where a prefix request in the style `prefix_flag` goes.
+        headers: all request headers, credentials included.
+        sends_usage_option: `stream_options.include_usage` may be sent.
+        classifier: the fault table, bound to this target.
+    """
+
+    family: Family
+    model: str
+    continuation: ContinuationStyle
+    url: str
+    continuation_url: str
+    headers: tuple[tuple[str, str], ...]
+    sends_usage_option: bool
+    classifier: Classifier
+
+    def __repr__(self) -> str:
+        # The generated one would show the credential in `headers`.
+        return f"OpenAIProvider({self.family.name}, {self.model!r}, {self.url!r})"
+
+    def build(self, request: ChatRequest, continuation: Continuation | None) -> UpstreamRequest:
+        """The HTTP request for a streamed answer, or for its continuation.
+
+        Args:
+            request: the client's request.
+            continuation: None asks the original question.
+
+        Returns:
+            The request to send; its body was encoded exactly once.
+
+        Raises:
+            ValueError: the continuation's style is `none`.
+        """
+        body = self._original(request)
+        style = Style.RESTART
+        if continuation is not None:
+            style = continuations.apply(
+                body, request, continuation, schema_types=self.family.schema_types
+            )
+        return UpstreamRequest(
+            method="POST",
+            url=self.continuation_url if style is Style.PREFIX_FLAG else self.url,
+            headers=self.headers,
+            body=_encode(body),
+        )
+
+    def reader(self) -> StreamReader:
+        """A fresh reader for one 2xx response body."""
+        return ChatStreamReader(on_error=self.classifier.error_object)
+
+    def classify(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault:
+        """What a non-2xx response means. Never raises.
+
+        Args:
+            status: HTTP status.
+            headers: response headers, names in lower case.
+            body: the first bytes of the body; more than `MAX_ERROR_BODY_BYTES` is not read.
+        """
+        return self.classifier.response(status, headers, body[:MAX_ERROR_BODY_BYTES])
+
+    def _original(self, request: ChatRequest) -> dict[str, Any]:
+        rename = self.family.rename
+        body = {
+            rename.get(name, name): value
+            for name, value in request.raw.items()
+            if name not in ROUTER_FIELDS
+        }
+        body["model"] = self.model
+        body["stream"] = True
+        if self.sends_usage_option:
+            # Always asked for, so that the books know what an attempt cost; whether the client sees
+            # it is the writer's business.
+            options = request.raw.get("stream_options")
+            options = options if isinstance(options, Mapping) else {}
+            body["stream_options"] = {**options, "include_usage": True}
+        else:
+            body.pop("stream_options", None)
+        return body
+
+
+def make_provider(
+    *,
+    type: str,  # noqa: A002 - the configuration's own word
+    base_url: str | None,
+    api_key: str | None,
+    model: str,
+    headers: Mapping[str, str] | None = None,
+    api_version: str | None = None,
+    overrides: ContinuationOverrides | None = None,
+) -> OpenAIProvider:
+    """Make the provider of one target.
+
+    Args:
+        type: a family's name, a key of `registry.FAMILIES`.
+        base_url: root of the API, or None for the family's default.
+        api_key: credential, or None to send none.
+        model: the name the server knows (at Azure the deployment's).
+        headers: further request headers; they win over the router's own.
+        api_version: Azure's `api-version`, or None for the family's default.
+        overrides: what the target's configuration says about continuation.
+
+    Raises:
+        ValueError: the type is unknown, has no default base URL and none is given, the URL is no
+            HTTP URL, a header or key could not be sent, or a knob cannot be honoured. A sentence.
+    """
+    family = FAMILIES.get(type)
+    if family is None:
+        raise ValueError(f"Unknown provider type {type!r}; known are {', '.join(FAMILIES)}.")
+    root = base_url or family.base_url
+    if root is None:
+        raise ValueError(f"The provider type {type!r} has no default address; give a base_url.")
+    version = api_version or family.api_version
+    url = _chat_url(family, root, model, version)
+    moved = _continuation_root(family, root)
+    sent = _headers(family, api_key, headers or {})
+    secrets = [api_key or "", *_secrets(headers or {})]
+    return OpenAIProvider(
+        family=family,
+        model=model,
+        continuation=resolve(family, model, overrides or ContinuationOverrides()),
+        url=url,
+        continuation_url=_chat_url(family, moved, model, version) if moved else url,
+        headers=sent,
+        sends_usage_option=_takes_usage(family, url, version),
+        classifier=Classifier(family=family.name, redact=Redactor(secrets)),
+    )
+
+
+def _takes_usage(family: Family, url: str, version: str) -> bool:
+    dated = family.usage_since and "api-version=" in url
+    return family.usage_option and not (dated and version[:10] < family.usage_since)
+
+
+def _chat_url(family: Family, root: str, model: str, api_version: str) -> str:
+    parts = urlsplit(root)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"The base_url {root!r} is not an http or https URL.")
+    path, query = parts.path.rstrip("/").removesuffix(_CHAT_PATH), parts.query
+    # Azure's newer API (`…/openai/v1`) is OpenAI's own: no deployment in the path, no version.
+    if family.deployments and not path.endswith("/v1"):
+        if "/deployments/" not in path:
+            path = f"{path.removesuffix('/openai')}/openai/deployments/{quote(model, safe='')}"
+        if "api-version=" not in query:
+            query = "&".join(filter(None, (query, f"api-version={quote(api_version, safe='')}")))
+    return urlunsplit((parts.scheme, parts.netloc, path + _CHAT_PATH, query, ""))
+
+
+def _continuation_root(family: Family, root: str) -> str | None:
+    """The family's other base URL for a prefix, if the configured host is the vendor's own."""
+    moved = family.continuation_base_url
+    if moved is None or urlsplit(moved).netloc != urlsplit(root).netloc:
+        return None
+    return moved
+
+
+def _headers(
+    family: Family, api_key: str | None, extra: Mapping[str, str]
+) -> tuple[tuple[str, str], ...]:
+    headers = {
+        "content-type": ("Content-Type", "application/json"),
+        "accept": ("Accept", "text/event-stream"),
+        # A compressed stream arrives in lumps, and would have to be undone before it can be read.
+        "accept-encoding": ("Accept-Encoding", "identity"),
+        "user-agent": ("User-Agent", f"seam-router/{__version__}"),
+    }
+    if api_key:
+        value = f"{family.auth_scheme} {api_key}" if family.auth_scheme else api_key
+        headers[family.auth_header.lower()] = (family.auth_header, value)
+    headers.update({name.lower(): (name, value) for name, value in extra.items()})
+    for name, value in headers.values():
+        # The value is not shown: it may be the credential.
+        if not name or not value.isascii() or any(ord(c) < 32 or ord(c) == 127 for c in value):
+            raise ValueError(
+                f"The value of the header {name!r} cannot be sent: it must be ASCII "
+                "without line breaks or other control characters."
+            )
+    return tuple(headers.values())
+
+
+def _secrets(headers: Mapping[str, str]) -> list[str]:
+    """Values of configured headers that look like credentials, with and without their scheme."""
+    found: list[str] = []
+    for name, value in headers.items():
+        if any(word in name.lower() for word in _SECRET_HEADERS):
+            found += [value, value.rpartition(" ")[2]]
+    return found
+
+
+def _encode(body: dict[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(body)
+    except (UnicodeEncodeError, OverflowError):
+        # A lone surrogate, or an integer beyond 64 bits: legal in JSON, and the client's own.
+        return json.dumps(body, ensure_ascii=True, separators=(",", ":")).encode("ascii")

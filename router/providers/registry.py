@@ -1,0 +1,313 @@
+"""The OpenAI-compatible provider families, as data: one frozen row per `type` of the configuration.
+
+A new family is a new row. What a row says about continuation is an allow-list: a family that is not
+known to continue a trailing assistant message gets `instruct`, because a wrong `instruct` costs a
+little quality while a wrong prefill is refused, or restarts the answer in silence. For the same
+reason `echo` is `auto` unless the vendor's behaviour is documented. `docs/continuation.md` tells
+people the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from router.core.continuation import ContinuationStyle, Echo, SchemaWithPrefix, Style
+
+PREFILL_STYLES = frozenset(
+    {Style.ASSISTANT_TAIL, Style.PREFIX_FLAG, Style.PARTIAL_FLAG, Style.CONTINUE_FINAL}
+)
+"""Styles whose request ends with an assistant message that the model goes on writing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRule:
+    """An exception by model name, within a family.
+
+    Args:
+        pattern: matched at the start of the model's name, case ignored.
+        how: the continuation of such models.
+    """
+
+    pattern: str
+    how: ContinuationStyle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """One row: what the adapter must know of a family of servers.
+
+    Args:
+        name: the `type` of the configuration.
+        label: the name in sentences for people.
+        base_url: default base URL, or None where there is none to guess.
+        auth_header: header that carries the key.
+        auth_scheme: word before the key in it, or "".
+        deployments: the model goes into the path (`/openai/deployments/<model>`), and `api_version`
+            into the query, as Azure wants it.
+        api_version: default of that query parameter.
+        usage_option: the server takes `stream_options.include_usage`; where not, it sends usage
+            unasked.
+        usage_since: first `api_version` (date part) that takes it, or "".
+        rename: top-level request fields that the server knows by another name only.
+        how: how its models continue, unless a rule says otherwise.
+        rules: exceptions by model name; the first match wins.
+        continuation_base_url: base URL that continuations go to, used only while the configured
+            host is the default one: a key is never sent to a host that was not configured.
+        thinking_off: JSON merge patch that switches thinking off; what `disable_thinking: true`
+            means. None where none is known.
+        schema_types: `response_format` types that `schema: keep` really keeps; others are dropped.
+    """
+
+    name: str
+    label: str
+    base_url: str | None
+    auth_header: str = "Authorization"
+    auth_scheme: str = "Bearer"
+    deployments: bool = False
+    api_version: str = ""
+    usage_option: bool = True
+    usage_since: str = ""
+    rename: Mapping[str, str] = field(default_factory=dict)
+    how: ContinuationStyle = field(default_factory=ContinuationStyle)
+    rules: tuple[ModelRule, ...] = ()
+    continuation_base_url: str | None = None
+    thinking_off: Mapping[str, Any] | None = None
+    schema_types: frozenset[str] = frozenset({"json_schema", "json_object"})
+
+    def how_for(self, model: str) -> ContinuationStyle:
+        """How a model of this family continues.
+
+        Args:
+            model: the name as it is sent to the provider.
+        """
+        for rule in self.rules:
+            if re.match(rule.pattern, model, re.IGNORECASE):
+                return rule.how
+        return self.how
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContinuationOverrides:
+    """What a target's configuration says about its continuation; None leaves the family's default.
+
+    Args:
+        style: one of the seven.
+        echo: does the answer repeat the prefix.
+        rstrip_prefix: remove trailing white space from the prefix.
+        disable_thinking: True for the family's own way, False for none, a mapping for a JSON merge
+            patch of one's own.
+        schema: what becomes of `response_format`.
+    """
+
+    style: Style | None = None
+    echo: Echo | None = None
+    rstrip_prefix: bool | None = None
+    disable_thinking: bool | Mapping[str, Any] | None = None
+    schema: SchemaWithPrefix | None = None
+
+
+def resolve(family: Family, model: str, overrides: ContinuationOverrides) -> ContinuationStyle:
+    """A target's continuation: the family's default for its model, then the configuration's word.
+
+    A style that is chosen away from the family's default keeps no knob that described the default's
+    join: `echo` returns to `auto`, and thinking is switched off only where a prefix is prefilled.
+
+    Raises:
+        ValueError: `disable_thinking: true` for a family whose way of doing it is not known.
+    """
+    how = family.how_for(model)
+    if overrides.style is not None and overrides.style is not how.style:
+        prefills = overrides.style in PREFILL_STYLES
+        how = replace(
+            how,
+            style=overrides.style,
+            echo=Echo.AUTO,
+            disable_thinking=how.disable_thinking if prefills else None,
+        )
+    changes: dict[str, Any] = {
+        name: value
+        for name in ("echo", "rstrip_prefix", "schema")
+        if (value := getattr(overrides, name)) is not None
+    }
+    if overrides.disable_thinking is not None:
+        changes["disable_thinking"] = _thinking(family, overrides.disable_thinking)
+    return replace(how, **changes)
+
+
+def _thinking(family: Family, wanted: bool | Mapping[str, Any]) -> dict[str, Any] | None:
+    if wanted is True:
+        if family.thinking_off is None:
+            raise ValueError(
+                f"How {family.label} switches thinking off is not known; "
+                "give the fields as a mapping, such as {reasoning_effort: none}."
+            )
+        return dict(family.thinking_off)
+    return dict(wanted) if isinstance(wanted, Mapping) else None
+
+
+def downgraded(how: ContinuationStyle) -> ContinuationStyle:
+    """The style of a target whose server refused the prefix: `instruct`, for this stream.
+
+    The thinking patch goes too: it belonged to the prefill, and may be what was refused.
+    """
+    return replace(how, style=Style.INSTRUCT, echo=Echo.AUTO, disable_thinking=None)
+
+
+_INSTRUCT = ContinuationStyle()
+_THINKING_TYPE = {"thinking": {"type": "disabled"}}
+_TEMPLATE_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
+_CLAUDE_TAIL = ContinuationStyle(style=Style.ASSISTANT_TAIL, rstrip_prefix=True)
+_TAIL = ContinuationStyle(style=Style.ASSISTANT_TAIL)
+
+# Claude 1 to 4.5, in both orders of the name (`claude-3.7-sonnet`, `claude-opus-4-20250514`); not
+# 4.6 and later, which refuse a prefill, and not the `:thinking` variants, which cannot take one.
+_CLAUDE_TO_4_5 = (
+    r"anthropic/claude-(?:[a-z]+-)?(?:[1-3](?:[.-]\d)?|4(?:[.-][0-5])?)"
+    r"(?![\d.]|-\d{1,2}(?!\d))(?!.*:thinking)"
+)
+
+_ROWS = (
+    # https://platform.openai.com/docs/api-reference/chat; no prefill: answers afresh.
+    Family(name="openai", label="OpenAI", base_url="https://api.openai.com/v1"),
+    # https://learn.microsoft.com/azure/foundry/openai/api-version-lifecycle: the v1 API
+    # (`…/openai/v1`) wants no api-version. 2024-10-21 is the last dated release that is not a
+    # preview; stream_options came with 2024-09-01-preview.
+    Family(
+        name="azure-openai",
+        label="Azure OpenAI",
+        base_url=None,
+        auth_header="api-key",
+        auth_scheme="",
+        deployments=True,
+        api_version="2024-10-21",
+        usage_since="2024-09-01",
+    ),
+    Family(name="openai-compatible", label="The OpenAI-compatible server", base_url=None),
+    # https://openrouter.ai/docs: a trailing assistant message is passed to the upstream, which may
+    # or may not go on with it; so only models whose own vendor is known to.
+    Family(
+        name="openrouter",
+        label="OpenRouter",
+        base_url="https://openrouter.ai/api/v1",
+        rules=(
+            ModelRule(pattern=_CLAUDE_TO_4_5, how=_CLAUDE_TAIL),
+            ModelRule(pattern=r"deepseek/(?!.*(?:r1|reasoner|:thinking))", how=_TAIL),
+            ModelRule(pattern=r"mistralai/(?!magistral)", how=_TAIL),
+        ),
+        thinking_off={"reasoning": {"enabled": False}},
+    ),
+    # https://api-docs.deepseek.com/guides/chat_prefix_completion: beta base URL, `prefix: true`.
+    # Its reference names max_tokens only, and what it does not name is ignored in silence.
+    Family(
+        name="deepseek",
+        label="DeepSeek",
+        base_url="https://api.deepseek.com",
+        rename={"max_completion_tokens": "max_tokens"},
+        how=ContinuationStyle(
+            style=Style.PREFIX_FLAG, echo=Echo.NEVER, disable_thinking=dict(_THINKING_TYPE)
+        ),
+        continuation_base_url="https://api.deepseek.com/beta",
+        thinking_off=_THINKING_TYPE,
+    ),
+    # https://docs.mistral.ai/api: `prefix: true`, and the answer begins with the prefix. Unknown
+    # fields are refused with 422, among them stream_options.include_usage and
+    # max_completion_tokens; usage comes unasked.
+    Family(
+        name="mistral",
+        label="Mistral",
+        base_url="https://api.mistral.ai/v1",
+        usage_option=False,
+        rename={"max_completion_tokens": "max_tokens"},
+        how=ContinuationStyle(style=Style.PREFIX_FLAG, echo=Echo.ALWAYS),
+    ),
+    # https://platform.moonshot.ai/docs/api/partial: `partial: true`, not with json_object. K3 and
+    # K2.7-code always think; K2.5 and K2.6 think unless told not to; moonshot-v1 never does.
+    Family(
+        name="kimi",
+        label="Kimi",
+        base_url="https://api.moonshot.ai/v1",
+        how=ContinuationStyle(style=Style.PARTIAL_FLAG, echo=Echo.NEVER),
+        rules=(
+            ModelRule(pattern=r"kimi-(?:k3|k2\.7|k2-thinking|thinking)", how=_INSTRUCT),
+            ModelRule(
+                pattern=r"kimi-k2\.[56]",
+                how=ContinuationStyle(
+                    style=Style.PARTIAL_FLAG,
+                    echo=Echo.NEVER,
+                    disable_thinking=dict(_THINKING_TYPE),
+                ),
+            ),
+        ),
+        thinking_off=_THINKING_TYPE,
+    ),
+    # https://www.alibabacloud.com/help/en/model-studio/partial-mode: `partial: true`, most models
+    # in non-thinking mode only. The international endpoint; China's is dashscope.aliyuncs.com.
+    Family(
+        name="qwen",
+        label="Qwen",
+        base_url="https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+        how=ContinuationStyle(
+            style=Style.PARTIAL_FLAG, disable_thinking={"enable_thinking": False}
+        ),
+        rules=(ModelRule(pattern=r"qwq|qvq|.*-thinking", how=_INSTRUCT),),
+        thinking_off={"enable_thinking": False},
+    ),
+    # https://console.groq.com/docs/prefilling
+    Family(name="groq", label="Groq", base_url="https://api.groq.com/openai/v1", how=_TAIL),
+    Family(name="together", label="Together", base_url="https://api.together.xyz/v1"),
+    Family(name="fireworks", label="Fireworks", base_url="https://api.fireworks.ai/inference/v1"),
+    Family(name="xai", label="xAI", base_url="https://api.x.ai/v1"),
+    # https://docs.vllm.ai/en/stable/serving/openai_compatible_server: both flags, and both true is
+    # refused. Guided decoding starts at the schema's root, so no schema is sent beside a prefix.
+    # Thinking is left alone: `chat_template_kwargs` is refused by its Mistral tokenizer mode.
+    Family(
+        name="vllm",
+        label="vLLM",
+        base_url=None,
+        how=ContinuationStyle(
+            style=Style.CONTINUE_FINAL, echo=Echo.NEVER, schema=SchemaWithPrefix.DROP
+        ),
+        thinking_off=_TEMPLATE_THINKING,
+    ),
+    # https://docs.sglang.ai/basic_usage/openai_api.html: the same; without the flag a trailing
+    # assistant message is turned into a user's.
+    Family(
+        name="sglang",
+        label="SGLang",
+        base_url=None,
+        how=ContinuationStyle(
+            style=Style.CONTINUE_FINAL, echo=Echo.NEVER, schema=SchemaWithPrefix.DROP
+        ),
+        thinking_off=_TEMPLATE_THINKING,
+    ),
+    # https://github.com/ggml-org/llama.cpp/tree/master/tools/server: a json_schema grammar follows
+    # a prefix that fits it; a prefill beside thinking is refused.
+    Family(
+        name="llama.cpp",
+        label="llama.cpp",
+        base_url="http://127.0.0.1:8080/v1",
+        how=ContinuationStyle(
+            style=Style.CONTINUE_FINAL,
+            disable_thinking=dict(_TEMPLATE_THINKING),
+            schema=SchemaWithPrefix.KEEP,
+        ),
+        thinking_off=_TEMPLATE_THINKING,
+        schema_types=frozenset({"json_schema"}),
+    ),
+    # https://docs.ollama.com/openai: a trailing assistant message is continued by most templates.
+    Family(
+        name="ollama",
+        label="Ollama",
+        base_url="http://127.0.0.1:11434/v1",
+        how=_TAIL,
+        thinking_off={"reasoning_effort": "none"},
+    ),
+    Family(name="lm-studio", label="LM Studio", base_url="http://127.0.0.1:1234/v1"),
+)
+
+FAMILIES: Mapping[str, Family] = MappingProxyType({row.name: row for row in _ROWS})
+"""Every `type` that the OpenAI-compatible adapter serves, by name."""
