@@ -39,6 +39,8 @@ def explain(error: ValidationError, tree: Tree) -> Iterator[Problem]:
         path = tuple(step for step in detail["loc"] if step != "[key]")
         if path in tree.unset:
             continue
+        if detail["type"] == "too_short" and tree.get(*path):
+            continue  # pydantic counts valid items only; what is wrong with them is told anyway
         yield _problem(detail, path, tree)
 
 
@@ -221,6 +223,7 @@ _EXPLAINERS: Mapping[str, _Explainer] = {
     "bool_parsing": _BOOL,
     "bool_type": _BOOL,
     "config": _own,
+    "dict_type": _section,
     "enum": _choice,
     "extra_forbidden": _unknown_key,
     "finite_number": _NUMBER,

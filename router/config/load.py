@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from router.config.explain import explain
 from router.config.problem import Problem, Unreadable
 from router.config.rules import Surroundings, check
-from router.config.schema import Config
+from router.config.schema import Config, is_host
 from router.config.source import MAX_FILE_BYTES, Tree, read_tree
 from router.errors import ConfigError, ConfigErrors
 
@@ -40,6 +40,13 @@ def load_config(
     Raises:
         ConfigError: it cannot be used; its `problems` are all that is wrong.
     """
+    if host is not None and not is_host(host):
+        raise ConfigError(
+            "`--host` is no host name and no address.",
+            file=str(path),
+            line=None,
+            remedy="Write the address alone, such as `127.0.0.1` or `::1`.",
+        )
     around = Surroundings(
         host=host, fast_sentences=importlib.util.find_spec("sentencex") is not None
     )

@@ -35,6 +35,11 @@ def _open(node: Any) -> Any:  # noqa: ANN401 - any JSON value in, the same kind 
         for key, value in node.items()
         if key != "title" or not isinstance(value, str)
     }
+    if "patternProperties" in opened:
+        opened["additionalProperties"] = False  # a name that fits no pattern is refused
+    said: Any = opened.get("description")
+    if isinstance(said, str):
+        opened["description"] = " ".join(said.split())
     return _either(opened)
 
 

@@ -10,10 +10,18 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import get_args
 
 from router.config.explain import dotted, listing, nearest
 from router.config.problem import Problem, shown
-from router.config.schema import NEEDS_BASE_URL, Health, Route
+from router.config.schema import (
+    KNOWS_THINKING,
+    NEEDS_BASE_URL,
+    Health,
+    ProviderType,
+    Route,
+    is_host,
+)
 from router.config.source import Path, Tree
 
 PYSBD_LANGUAGES: frozenset[str] = frozenset(
@@ -61,13 +69,16 @@ def _says(tree: Tree, path: Path, message: str, remedy: str) -> Problem:
 def _exposed(tree: Tree, around: Surroundings) -> Iterator[Problem]:
     """Without keys the router listens on loopback only: it spends its owner's money."""
     path = ("server", "host")
-    host = around.host or tree.get(*path)
+    overridden = around.host is not None
+    host = around.host if overridden else tree.get(*path)
     keys = tree.get("server", "api_keys")
-    if not isinstance(host, str) or is_loopback(host) or keys not in (None, []):
+    if not isinstance(host, str) or not is_host(host) or is_loopback(host):
         return
-    where = "`--host`" if around.host else "`server.host`"
+    if keys not in (None, []):
+        return
+    where = "`--host`" if overridden else "`server.host`"
     yield Problem(
-        None if around.host else tree.line(path),
+        None if overridden else tree.line(path),
         f"{where} lets other machines in, and `server.api_keys` is empty.",
         'Add `api_keys: ["${ROUTER_API_KEY}"]` to `server`, or listen on 127.0.0.1.',
     )
@@ -92,8 +103,11 @@ def _cool_downs(tree: Tree, _: Surroundings) -> Iterator[Problem]:
 def _addresses(tree: Tree, _: Surroundings) -> Iterator[Problem]:
     for name in tree.keys("providers"):
         path = ("providers", name)
-        kind = tree.get(*path, "type")
-        if isinstance(kind, str) and kind in NEEDS_BASE_URL and "base_url" not in tree.keys(*path):
+        kind = _type_of(tree, name)
+        base_url = (*path, "base_url")
+        if kind is None or kind not in NEEDS_BASE_URL or base_url in tree.unset:
+            continue
+        if tree.get(*base_url) is None:
             yield _says(
                 tree,
                 path,
@@ -141,6 +155,27 @@ def _providers_exist(tree: Tree, _: Surroundings) -> Iterator[Problem]:
             f"{dotted(target)} names {word}, which `providers` does not define.",
             f"{near} {known}".strip(),
         )
+
+
+def _thinking(tree: Tree, _: Surroundings) -> Iterator[Problem]:
+    """`true` means the family's own way, which must be known."""
+    for _route, target in _targets(tree):
+        path = (*target, "continuation", "disable_thinking")
+        kind = _type_of(tree, tree.get(*target, "provider"))
+        if tree.get(*path) is True and kind is not None and kind not in KNOWS_THINKING:
+            yield _says(
+                tree,
+                path,
+                f"{dotted(path)} is `true`, and how the type {shown(kind)} switches thinking off "
+                "is not known.",
+                "Give the fields that do it, such as `{reasoning_effort: none}`.",
+            )
+
+
+def _type_of(tree: Tree, provider: object) -> str | None:
+    """The type of a provider, if it is one that exists, and so may be quoted."""
+    kind = tree.get("providers", provider, "type") if isinstance(provider, str) else None
+    return kind if isinstance(kind, str) and kind in get_args(ProviderType) else None
 
 
 def _twins(tree: Tree, _: Surroundings) -> Iterator[Problem]:
@@ -235,6 +270,7 @@ _RULES: tuple[Callable[[Tree, Surroundings], Iterator[Problem]], ...] = (
     _addresses,
     _azure_only,
     _providers_exist,
+    _thinking,
     _twins,
     _deadlines,
     _not_yet,

@@ -26,7 +26,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from router.core.continuation import ContinuationStyle, Echo, SchemaWithPrefix, Style
+from router.core.continuation import Echo, SchemaWithPrefix, Style
 
 ProviderType: TypeAlias = Literal[
     "openai",
@@ -51,6 +51,11 @@ ProviderType: TypeAlias = Literal[
 
 NEEDS_BASE_URL: frozenset[str] = frozenset({"azure-openai", "openai-compatible", "vllm", "sglang"})
 """Types that have no address of their own."""
+
+KNOWS_THINKING: frozenset[str] = frozenset(
+    {"deepseek", "kimi", "llama.cpp", "ollama", "openrouter", "qwen", "sglang", "vllm"}
+)
+"""Types whose way of switching thinking off the registry knows; a test compares."""
 
 
 def _wrong(message: str, remedy: str) -> PydanticCustomError:
@@ -158,25 +163,32 @@ def _redis_url(value: SecretStr) -> SecretStr:
     return value
 
 
-def _host(value: str) -> str:
+def is_host(value: str) -> bool:
+    """It is an IP address or may be a host name."""
     try:
         ipaddress.ip_address(value)
     except ValueError:
-        if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252})", value):
-            raise _wrong(
-                "is no host name and no address",
-                "Write the address alone, such as `127.0.0.1` or `::1`; `port` is its own key.",
-            ) from None
+        return re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252})", value) is not None
+    return True
+
+
+def _host(value: str) -> str:
+    if not is_host(value):
+        raise _wrong(
+            "is no host name and no address",
+            "Write the address alone, such as `127.0.0.1` or `::1`; `port` is its own key.",
+        )
     return value
 
 
 def _patch(value: object) -> object:
-    """`disable_thinking` is a JSON object, or `false`."""
-    if value is None or value is False or isinstance(value, dict):
+    """`disable_thinking` is a JSON object or a truth value, never one spelled as text."""
+    if value is None or isinstance(value, bool | dict):
         return value
     raise _wrong(
-        "is neither the fields that switch thinking off nor `false`",
-        "Write the fields, such as `{thinking: {type: disabled}}`, or `false` to send none.",
+        "is neither true, false nor the fields that switch thinking off",
+        "Write `true` for the family's own way, or the fields, such as "
+        "`{thinking: {type: disabled}}`.",
     )
 
 
@@ -293,25 +305,11 @@ class Continuation(_Section):
     """Does the answer repeat the prefix?"""
     rstrip_prefix: bool | None = None
     """Remove white space from the prefix's end."""
-    disable_thinking: Annotated[dict[str, Any] | Literal[False] | None, BeforeValidator(_patch)] = (
-        None
-    )
-    """JSON merge patch that switches thinking off in a continuation; `false` sends none."""
+    disable_thinking: Annotated[dict[str, Any] | bool | None, BeforeValidator(_patch)] = None
+    """Switch thinking off in a continuation: `true` in the family's own way, `false` not at all, a
+    mapping as a JSON merge patch of the request."""
     schema_with_prefix: Annotated[SchemaWithPrefix | None, Field(alias="schema")] = None
     """Is `response_format` sent along with a prefix?"""
-
-    def over(self, default: ContinuationStyle) -> ContinuationStyle:
-        """The family's default with what is configured here put over it."""
-        thinking = self.disable_thinking
-        return ContinuationStyle(
-            style=self.style or default.style,
-            echo=self.echo or default.echo,
-            rstrip_prefix=(
-                default.rstrip_prefix if self.rstrip_prefix is None else self.rstrip_prefix
-            ),
-            disable_thinking=default.disable_thinking if thinking is None else thinking or None,
-            schema=self.schema_with_prefix or default.schema,
-        )
 
 
 class Target(_Section):
@@ -377,7 +375,7 @@ class Config(_Section):
     """A whole configuration file."""
 
     server: Server = Server()
-    """Where and how the router listens."""
+    """The side that clients see."""
     record: Record = Record()
     """The failover record."""
     health: Health = Health()
