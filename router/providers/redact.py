@@ -75,7 +75,9 @@ _QUOTED = re.compile(
     r"\"[^\"]*(?:\"|\Z)|`[^`]*(?:`|\Z)|“[^”]*(?:”|\Z)|«[^»]*(?:»|\Z)|(?<!\w)'[^']*(?:'|\Z)"
 )
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
+# Control characters, line separators, text direction overrides, lone surrogates: each can forge or
+# break a line of a log.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]+")
 _SPACES = re.compile(r"\s{2,}")
 _ESCAPES = r"\\{0,4}"  # nested JSON doubles backslashes; four is three levels of nesting
 
@@ -83,17 +85,18 @@ _ESCAPES = r"\\{0,4}"  # nested JSON doubles backslashes; four is three levels o
 def _char_pattern(char: str) -> str:
     """One character of a secret in every dress that JSON, URLs and HTML give it."""
     code = ord(char)
-    dresses = [re.escape(char), f"&#0{{0,4}}{code};", f"&#[xX]0{{0,4}}(?i:{code:x});"]
+    dresses = [f"&#0{{0,4}}{code};", f"&#[xX]0{{0,4}}(?i:{code:x});"]
     if name := codepoint2name.get(code):
         dresses.append(f"&{name};")
-    if char == " ":
-        dresses.append(r"\+")
+    # The plain character last: of "%25", a secret that ends in "%" must not leave the "25".
+    dresses += [r"\+"] if char == " " else []
+    dresses.append(re.escape(char))
     percent = "".join(f"%(?:25)?(?i:{byte:02x})" for byte in char.encode("utf-8", "replace"))
     units = char.encode("utf-16-be", "surrogatepass")
     unicode_escape = "".join(
         rf"\\{{1,4}}u(?i:{units[i : i + 2].hex()})" for i in range(0, len(units), 2)
     )
-    return f"(?:{_ESCAPES}(?:{'|'.join(dresses)})|{percent}|{unicode_escape})"
+    return f"(?:{unicode_escape}|{percent}|{_ESCAPES}(?:{'|'.join(dresses)}))"
 
 
 def _secret_pattern(secret: str) -> re.Pattern[str]:
