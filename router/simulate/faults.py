@@ -1,0 +1,320 @@
+"""How the simulated provider fails: the faults, and the mini language they are written in.
+
+    directives = directive *( ";" directive )
+    directive  = name [ "@" N ] *( "," key "=" value )  |  key "=" value *( "," key "=" value )
+
+`cut@40` cuts after 40 tokens; `status=429,retry_after=2,times=1` is a 429 once; values may be
+percent-encoded. The same language serves the command line, a model name (`sim-model!cut@40`; there
+`!` separates) and the header `x-simulate`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Final, TypeVar
+from urllib.parse import unquote
+
+T = TypeVar("T")
+
+
+class Misdeed(StrEnum):
+    """The ways to fail. N is the number after `@`: pieces sent whole before it, unless said."""
+
+    # before the headers
+    REFUSE = "refuse"
+    """The connection is reset and the listener closed, for `for_s` or for good."""
+    RESET = "reset"
+    """RST once the request is read."""
+    CLOSE = "close"
+    """FIN once the request is read."""
+    SILENT = "silent"
+    """The request is read and never answered."""
+    SLOW_HEADER = "slow_header"
+    """The status line, then one byte of a header every `every_s`, for ever."""
+    # instead of a stream
+    STATUS = "status"
+    """An error response: `status`, `retry_after`, `code`, `type`, `message`, `param`, `header`."""
+    REDIRECT = "redirect"
+    """A 307 to `message`, by default to a path that does not exist."""
+    HTML = "html"
+    """A page under 200; `content_type` lies about it."""
+    JSON = "json"
+    """The whole completion as JSON; `content_type` lies about it."""
+    DONE_ONLY = "done_only"
+    """Nothing but the terminal marker."""
+    # in the stream
+    CUT = "cut"
+    """FIN without the end of the body."""
+    RST = "rst"
+    """RST."""
+    CUT_BYTE = "cut_byte"
+    """As `cut`, N bytes of the body in; `form`: `fin`, `rst`, `end` (clean) or `stall`."""
+    STALL = "stall"
+    """Silence, for `for_s` or for good."""
+    ROLE_THEN_SILENCE = "role_then_silence"
+    """The role delta, then nothing."""
+    KEEPALIVE_FOREVER = "keepalive_forever"
+    """Every `every_s` a sign of life without content; `form`: `comment`, `empty`, `role`."""
+    ERROR = "error"
+    """An error object in the stream, then a clean end; `form` as in `ERROR_FORMS`."""
+    ERROR_THEN_DONE = "error_then_done"
+    """The same with the terminal marker after it."""
+    MALFORMED = "malformed"
+    """Piece N comes as broken JSON; all others are fine."""
+    BIG_LINE = "big_line"
+    """A line of `size_bytes` without an end, then a clean end of the body."""
+    NO_FINISH = "no_finish"
+    """A clean end of the body; without N after the last piece."""
+    DONE_EARLY = "done_early"
+    """The terminal marker without a finish."""
+    FINISH_ERROR = "finish_error"
+    """A finish whose reason is `reason`, by default `error`."""
+    # at the end
+    NO_DONE = "no_done"
+    """No terminal marker after the finish."""
+    CUT_AFTER_FINISH = "cut_after_finish"
+    """FIN after the finish."""
+    AFTER_DONE_FOREVER = "after_done_forever"
+    """A body that does not end after the terminal marker; `form`: `comment` or `silence`."""
+    # of the whole body
+    GZIP = "gzip"
+    """The body compressed, though nobody asked."""
+    BAD_LENGTH = "bad_length"
+    """A Content-Length that is wrong by `delta` bytes."""
+
+
+ERROR_FORMS: Final = ("object", "choices", "event", "string", "field", "flat")
+"""Shapes of an error in a stream: OpenAI's, with empty `choices`, after `event: error`, a bare
+string, llama.cpp's `error:` field, TGI's flat object."""
+
+DEFAULT_BIG_LINE_BYTES = 100_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultSpec:
+    """One way to fail, and when.
+
+    Args:
+        kind: which.
+        at: N, or None for the kind's own default.
+        times: only the first so many requests that meet this fault; None is all.
+        requests: only requests from first to last (both included, from 0) of those that meet it.
+        from_s: only from so many seconds after the provider started.
+        until_s: only until then.
+        status: HTTP status, or the code inside an error object.
+        retry_after: value of `Retry-After`, or "".
+        code: error code.
+        type: error type.
+        message: error message, redirect location.
+        param: the field blamed.
+        header: one more response header, as `name:value`.
+        form: variant of the kind.
+        reason: finish reason.
+        content_type: overrides the response's.
+        for_s: seconds until it is over; None is for good.
+        every_s: seconds between two signs of life.
+        size_bytes: length of a big line.
+        delta: bytes that a wrong length is off by.
+    """
+
+    kind: Misdeed
+    at: int | None = None
+    times: int | None = None
+    requests: tuple[int, int] | None = None
+    from_s: float = 0.0
+    until_s: float | None = None
+    status: int = 500
+    retry_after: str = ""
+    code: str = ""
+    type: str = ""
+    message: str = ""
+    param: str = ""
+    header: str = ""
+    form: str = ""
+    reason: str = "error"
+    content_type: str = ""
+    for_s: float | None = None
+    every_s: float = 1.0
+    size_bytes: int = DEFAULT_BIG_LINE_BYTES
+    delta: int = 1_000
+
+    def applies(self, use: int, elapsed_s: float) -> bool:
+        """Whether it strikes.
+
+        Args:
+            use: how many requests met this fault before, from 0.
+            elapsed_s: seconds since the provider started.
+        """
+        first, last = self.requests or (0, use)
+        in_count = (self.times is None or use < self.times) and first <= use <= last
+        return in_count and self.from_s <= elapsed_s < (self.until_s or float("inf"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Directives:
+    """All that one text in the mini language says; None leaves the server's own setting.
+
+    Args:
+        faults: the first that applies strikes.
+        prefix: behaviour towards an assistant prefix.
+        instruct: behaviour towards a prefix with a nudge.
+        tokens_per_s: pace.
+        first_token_s: delay of the first token in seconds.
+        write_bytes: size of the writes.
+    """
+
+    faults: tuple[FaultSpec, ...] = ()
+    prefix: str | None = None
+    instruct: str | None = None
+    tokens_per_s: float | None = None
+    first_token_s: float | None = None
+    write_bytes: int | None = None
+
+
+ALIASES: Final[Mapping[str, FaultSpec]] = {
+    "rate_limit": FaultSpec(
+        kind=Misdeed.STATUS,
+        status=429,
+        type="rate_limit_error",
+        code="rate_limit_exceeded",
+        message="Rate limit reached for requests.",
+    ),
+    "context_length": FaultSpec(
+        kind=Misdeed.STATUS,
+        status=400,
+        type="invalid_request_error",
+        code="context_length_exceeded",
+        param="messages",
+        message="This model's maximum context length is 4096 tokens.",
+    ),
+    "content_policy": FaultSpec(
+        kind=Misdeed.STATUS,
+        status=400,
+        type="invalid_request_error",
+        code="content_policy_violation",
+        message="Your request was rejected by the safety system.",
+    ),
+    "unauthorized": FaultSpec(
+        kind=Misdeed.STATUS,
+        status=401,
+        type="invalid_request_error",
+        code="invalid_api_key",
+        message="Incorrect API key provided.",
+    ),
+    "no_model": FaultSpec(
+        kind=Misdeed.STATUS,
+        status=404,
+        type="invalid_request_error",
+        code="model_not_found",
+        message="The model does not exist.",
+    ),
+}
+"""Names for common error responses."""
+
+
+def _window(value: str) -> tuple[int, int]:
+    first, _, last = value.partition("-")
+    return int(first), int(last or first)
+
+
+_FAULT_KEYS: Final[Mapping[str, Callable[[str], Any]]] = {
+    "at": int,
+    "times": int,
+    "requests": _window,
+    "from_s": float,
+    "until_s": float,
+    "status": int,
+    "retry_after": str,
+    "code": str,
+    "type": str,
+    "message": str,
+    "param": str,
+    "header": str,
+    "form": str,
+    "reason": str,
+    "content_type": str,
+    "for_s": float,
+    "every_s": float,
+    "size_bytes": int,
+    "delta": int,
+}
+_SETTINGS: Final[Mapping[str, Callable[[str], Any]]] = {
+    "prefix": str,
+    "instruct": str,
+    "tokens_per_s": float,
+    "first_token_s": float,
+    "write_bytes": int,
+}
+
+
+def parse_directives(text: str) -> Directives:
+    """Read a text in the mini language.
+
+    Args:
+        text: directives with `;` between them; empty, or `-`, says nothing.
+
+    Returns:
+        What it says.
+
+    Raises:
+        ValueError: it is no such text; the message says what is wrong.
+    """
+    faults: list[FaultSpec] = []
+    settings: dict[str, Any] = {}
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        name = part.partition("=")[0]
+        if part == "-":
+            continue
+        if name in _SETTINGS and "," not in part:
+            settings[name] = _convert(_SETTINGS[name], name, part.partition("=")[2])
+        else:
+            faults.append(parse_fault(part))
+    return Directives(faults=tuple(faults), **settings)
+
+
+def parse_fault(text: str) -> FaultSpec:
+    """Read one fault, such as `cut@40` or `status=429,retry_after=2`.
+
+    Raises:
+        ValueError: there is no such fault, or a value is of the wrong type.
+    """
+    head, *pairs = text.strip().split(",")
+    name, at = _split_head(head)
+    if name.startswith("status="):
+        pairs = [name, *pairs]
+        name = "status"
+    base = ALIASES.get(name) or FaultSpec(kind=_kind(name))
+    values = dict(_pair(pair) for pair in pairs)
+    if at is not None:
+        values["at"] = _convert(int, name, at)
+    return replace(base, **values)
+
+
+def _split_head(head: str) -> tuple[str, str | None]:
+    name, mark, at = head.partition("@")
+    return name.strip(), at if mark else None
+
+
+def _kind(name: str) -> Misdeed:
+    try:
+        return Misdeed(name)
+    except ValueError:
+        known = ", ".join([*Misdeed, *ALIASES])
+        raise ValueError(f"Unknown fault {name!r}; known: {known}.") from None
+
+
+def _pair(pair: str) -> tuple[str, Any]:
+    key, _, value = pair.partition("=")
+    key = key.strip()
+    if key not in _FAULT_KEYS:
+        raise ValueError(f"Unknown key {key!r}; known: {', '.join(_FAULT_KEYS)}.")
+    return key, _convert(_FAULT_KEYS[key], key, value)
+
+
+def _convert(kind: Callable[[str], T], key: str, value: str) -> T:
+    try:
+        return kind(unquote(value.strip()))
+    except ValueError:
+        raise ValueError(f"{key}={value!r} is not of the right type.") from None
