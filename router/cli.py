@@ -91,6 +91,8 @@ def _describe_serve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", help="address to listen on; goes before server.host")
     parser.add_argument("--port", type=_port, help="TCP port; goes before server.port")
     parser.add_argument("--workers", type=_workers, default=1, help="processes (default 1)")
+    # A worker is started with the socket that its parent listens on.
+    parser.add_argument("--fd", type=_descriptor, help=argparse.SUPPRESS)
 
 
 def _describe_file(parser: argparse.ArgumentParser) -> None:
@@ -114,16 +116,25 @@ def _between(low: int, high: int) -> Callable[[str], int]:
 
 _port = _between(0, 65_535)
 _workers = _between(1, MAX_WORKERS)
+_descriptor = _between(0, 1 << 20)
 
 
 # --- the commands ---------------------------------------------------------------------------------
 
 
 def _serve(args: argparse.Namespace) -> int:
-    """Listen until told to stop. Overrides are passed on too: a reload must apply them again."""
+    """Listen until told to stop."""
     config = load_config(args.file, args.environment, host=args.host, port=args.port)
-    serve = _part("router.build", "serve")
-    return int(serve(config, path=args.file, host=args.host, port=args.port, workers=args.workers))
+    from router.build import serve  # noqa: PLC0415 - it loads the server
+
+    return serve(
+        config,
+        path=args.file,
+        host=config.server.host,
+        port=config.server.port,
+        workers=args.workers,
+        fd=args.fd,
+    )
 
 
 def _check(args: argparse.Namespace) -> int:

@@ -81,21 +81,20 @@ def test_schema_prints_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told", "listening"),
+    ("options", "host", "port", "workers", "fd"),
     [
-        ([], {"host": None, "port": None, "workers": 1}, ("127.0.0.1", 8080)),
-        (
-            ["--host", "0.0.0.0", "--port", "0", "--workers", "3"],
-            {"host": "0.0.0.0", "port": 0, "workers": 3},
-            ("0.0.0.0", 0),
-        ),
+        ([], "127.0.0.1", 8080, 1, None),
+        (["--host", "0.0.0.0", "--port", "0", "--workers", "3"], "0.0.0.0", 0, 3, None),
+        (["--fd", "5"], "127.0.0.1", 8080, 1, 5),
     ],
 )
-def test_serve_hands_over_the_configuration_and_the_overrides(
+def test_serve_hands_over_what_the_command_line_and_the_file_say(
     monkeypatch: pytest.MonkeyPatch,
     options: list[str],
-    told: dict[str, object],
-    listening: tuple[str, int],
+    host: str,
+    port: int,
+    workers: int,
+    fd: int | None,
 ) -> None:
     seen: list[tuple[Config, dict[str, object]]] = []
 
@@ -106,8 +105,8 @@ def test_serve_hands_over_the_configuration_and_the_overrides(
     fake(monkeypatch, "router.build", serve=serve)
     assert main(["serve", str(DESIGN), *options], ENV) == 7
     ((config, rest),) = seen
-    assert rest == {"path": DESIGN, **told}
-    assert (config.server.host, config.server.port) == listening
+    assert rest == {"path": DESIGN, "host": host, "port": port, "workers": workers, "fd": fd}
+    assert (config.server.host, config.server.port) == (host, port)
 
 
 def test_serve_refuses_a_broken_file_before_anything_starts(
@@ -160,6 +159,7 @@ def test_an_interrupt_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
         ["serve", "f.yaml", "--workers", str(MAX_WORKERS + 1)],
         ["check", "f.yaml", "--host", "::1"],
         ["schema", "more"],
+        ["serve", "f.yaml", "--fd", "-1"],
     ],
 )
 def test_a_wrong_command_line(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
