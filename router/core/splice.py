@@ -317,22 +317,15 @@ class Splice:
 
 
 def _echo_starts(committed: str) -> tuple[int, ...]:
-    """Where a repetition of the prefix may start: at its beginning, or at a word near its end."""
+    """Where a repetition of the prefix may start: at its beginning, or anywhere near its end.
+
+    Never at white space: a good continuation often begins with some, and must not be held back.
+    """
     if not committed:
         return ()
     first = max(1, len(committed) - ECHO_WINDOW_CHARS)
     last = len(committed) - MIN_ECHO_CHARS
-    words = (
-        at
-        for at in range(first, last + 1)
-        if not committed[at].isspace() and _starts_word(committed, at)
-    )
-    return (0, *words)
-
-
-def _starts_word(text: str, at: int) -> bool:
-    before = text[at - 1]
-    return before.isspace() or unicodedata.east_asian_width(before) in "WF" or before in "([{\"'“„«"
+    return (0, *(at for at in range(first, last + 1) if not committed[at].isspace()))
 
 
 def _common_prefix(one: str, other: str) -> int:

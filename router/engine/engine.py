@@ -36,6 +36,7 @@ from router.engine.report import AttemptReport, StreamReport
 from router.engine.route import Route, Target
 from router.engine.sink import Failure, Sink
 from router.engine.stream import Fenced, OpenFailover, Stream
+from router.providers.registry import downgraded
 from router.store.base import RecordHead, RecordStore
 
 STREAM_ID_BYTES = 18
@@ -205,11 +206,12 @@ class _Run:
         target = self._route.targets[ask.target]
         self._how = self._style_for(ask)
         continuation = self._stream.continuation(self._how)
-        self._instructed = continuation is None or self._how.style is Style.INSTRUCT
-        style = continuation.how.style.value if continuation else ""
+        sent = target.provider.sends(self._stream.request, continuation) if continuation else None
+        self._instructed = sent is None or sent.style in (Style.INSTRUCT, Style.RESTART)
+        style = sent.style.value if sent else ""
         if change is not None:
             change = replace(change, style=style or "original")
-        self._stream.expect(self._how, change)
+        self._stream.expect(self._how, sent, change)
         meter = self._meter(target, style)
         self._engine.health.asked(target.name)
         self._engine.tell(
@@ -314,7 +316,7 @@ class _Run:
         switched = self._tried[ask.target].instruct or self._engine.health.prefers_instruct(
             target.name
         )
-        return replace(how, style=Style.INSTRUCT) if switched and _prefills(how) else how
+        return downgraded(how) if switched and _prefills(how) else how
 
     def _candidates(self) -> list[Candidate]:
         return [

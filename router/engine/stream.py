@@ -33,6 +33,7 @@ from router.engine.observe import Committed, Joined, Observers
 from router.engine.report import FailoverReport
 from router.engine.route import Route, Target
 from router.engine.sink import Sink, StreamHead
+from router.providers.base import Sent
 from router.store.base import RecordHead, RecordStore, RecordWriter
 
 _RARE_OUTPUT = (Reasoning, ToolCall, Refusal)
@@ -163,10 +164,10 @@ class Stream:
             how: its style.
 
         Returns:
-            None for the original question: nothing is committed, or the style asks for it.
+            None for the original question: opening a stream is not a commit.
         """
         prefix = self.machine.committed_text
-        if not prefix or how.style is Style.RESTART:
+        if not prefix:
             return None
         return Continuation(
             how=how,
@@ -175,11 +176,14 @@ class Stream:
             spent_tokens=len(prefix) // CHARS_PER_TOKEN,
         )
 
-    def expect(self, how: ContinuationStyle, failover: OpenFailover | None) -> None:
+    def expect(
+        self, how: ContinuationStyle, sent: Sent | None, failover: OpenFailover | None
+    ) -> None:
         """An attempt begins.
 
         Args:
             how: the target's style.
+            sent: what was made of it, None for the original question.
             failover: the change that leads to it, or None for the first attempt and for a retry.
         """
         self._finishes.clear()
@@ -187,14 +191,13 @@ class Stream:
         self._failover = failover
         self._splice = None
         if self.machine.delivered_chars:
-            committed = self.machine.committed_text
             self._splice = Splice(
-                committed,
+                sent.prefix if sent else "",
                 self.machine.fragment,
-                echo=how.echo if committed else Echo.NEVER,
+                echo=how.echo if sent else Echo.NEVER,
                 in_fence=self._boundary.in_fence,
-                must_align=bool(committed) and how.style is Style.RESTART,
-                bare_start=how.style is Style.INSTRUCT,
+                must_align=sent is not None and sent.style is Style.RESTART,
+                bare_start=sent is not None and sent.style is Style.INSTRUCT,
             )
 
     def fault(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from router.core.continuation import Continuation, ContinuationStyle
+from router.core.continuation import Continuation, ContinuationStyle, Style
 from router.core.events import Event
 from router.core.faults import Fault
 from router.core.request import ChatRequest
@@ -27,6 +27,20 @@ class UpstreamRequest:
     url: str
     headers: tuple[tuple[str, str], ...]
     body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """What a continuation request really amounts to; the splice must know.
+
+    Args:
+        style: the style that is used: `restart` where the target's own cannot be.
+        prefix: the assistant text that the request ends with, exactly what an echo repeats; with
+            `restart` the committed text, which the new answer must begin with.
+    """
+
+    style: Style
+    prefix: str
 
 
 class StreamReader(Protocol):
@@ -64,6 +78,15 @@ class Provider(Protocol):
 
         Returns:
             The request to send; `stream` is always true in it.
+        """
+        ...
+
+    def sends(self, request: ChatRequest, continuation: Continuation) -> Sent:
+        """What `build` makes of a continuation.
+
+        Args:
+            request: the client's request.
+            continuation: how, and after what.
         """
         ...
 

@@ -19,7 +19,7 @@ from router.core.continuation import Continuation, ContinuationStyle, Style
 from router.core.faults import Fault
 from router.core.request import ChatRequest
 from router.providers import continuations
-from router.providers.base import MAX_ERROR_BODY_BYTES, StreamReader, UpstreamRequest
+from router.providers.base import MAX_ERROR_BODY_BYTES, Sent, StreamReader, UpstreamRequest
 from router.providers.classify import Classifier
 from router.providers.redact import Redactor
 from router.providers.registry import FAMILIES, ContinuationOverrides, Family, resolve
@@ -85,6 +85,18 @@ class OpenAIProvider:
             headers=self.headers,
             body=_encode(body),
         )
+
+    def sends(self, request: ChatRequest, continuation: Continuation) -> Sent:
+        """What `build` makes of a continuation.
+
+        Args:
+            request: the client's request.
+            continuation: how, and after what.
+        """
+        style = continuations.effective_style(request, continuation)
+        if style is Style.RESTART:
+            return Sent(style=style, prefix=continuation.prefix)
+        return Sent(style=style, prefix=continuations.sent_prefix(request, continuation))
 
     def reader(self) -> StreamReader:
         """A fresh reader for one 2xx response body."""

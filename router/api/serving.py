@@ -1,0 +1,133 @@
+"""What is being served: the present configuration's objects, replaced as a whole on reload.
+
+A live stream holds the `Generation` it began with, and finishes on it. The connections of a retired
+generation are closed when its last stream is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from router.engine.attempt import Upstream
+from router.engine.engine import Engine
+from router.engine.route import Route
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the HTTP face needs of the configuration.
+
+    Args:
+        key_digests: SHA-256 of each API key; empty lets everyone in.
+        max_body_bytes: bound on a request body.
+        commit_headers_after_s: wait for the first output after which the status line goes out, in
+            seconds.
+    """
+
+    key_digests: tuple[bytes, ...] = ()
+    max_body_bytes: int = 10_485_760
+    commit_headers_after_s: float = 10.0
+
+    def owner_of(self, authorization: str | None) -> str | None:
+        """Who asks.
+
+        Args:
+            authorization: the header's value, or None.
+
+        Returns:
+            Hex digest of the key, "" where no key is asked for, None if the key is not known. Every
+            known key is compared, in constant time, so that the time tells nothing.
+        """
+        if not self.key_digests:
+            return ""
+        scheme, _, key = (authorization or "").partition(" ")
+        digest = hashlib.sha256(key.strip().encode()).digest()
+        known = [hmac.compare_digest(digest, one) for one in self.key_digests]
+        return digest.hex() if any(known) and scheme.lower() == "bearer" else None
+
+
+class Generation:
+    """The objects of one configuration.
+
+    Args:
+        settings: for the HTTP face.
+        routes: by public model name.
+        upstreams: the connections that the routes use.
+        created_unix_s: when it was loaded.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        routes: Mapping[str, Route],
+        upstreams: Sequence[Upstream],
+        created_unix_s: float,
+    ) -> None:
+        self.settings = settings
+        self.routes = routes
+        self.created_unix_s = created_unix_s
+        self._upstreams = upstreams
+        self._streams = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @asynccontextmanager
+    async def hold(self) -> AsyncIterator[None]:
+        """While a stream runs on it, its connections stay."""
+        self._streams += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._streams -= 1
+            if not self._streams:
+                self._idle.set()
+
+    async def retire(self) -> None:
+        """Wait for the last stream, then close the connections."""
+        await self._idle.wait()
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections, whoever uses them."""
+        for upstream in self._upstreams:
+            await upstream.aclose()
+
+
+class Serving:
+    """The present generation, and whether new streams are taken.
+
+    Args:
+        engine: runs the streams.
+        generation: the first one.
+    """
+
+    def __init__(self, engine: Engine, generation: Generation) -> None:
+        self.engine = engine
+        self.generation = generation
+        self.draining = False
+        self._retiring: set[asyncio.Task[None]] = set()
+
+    def replace(self, generation: Generation) -> None:
+        """Serve another configuration from now on.
+
+        Args:
+            generation: its objects.
+        """
+        old, self.generation = self.generation, generation
+        task = asyncio.create_task(old.retire())
+        self._retiring.add(task)
+        task.add_done_callback(self._retiring.discard)
+
+    async def aclose(self) -> None:
+        """Close everything; live streams are over by now."""
+        for task in self._retiring:
+            task.cancel()
+        await asyncio.gather(*self._retiring, return_exceptions=True)
+        await self.generation.aclose()

@@ -1,0 +1,284 @@
+"""The composition root: a configuration becomes objects, objects become a server.
+
+Nothing is global: whoever wants a router makes one with `build`, and may pass its own clock,
+observers and randomness.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import hashlib
+import logging
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import httpx
+
+from router.api.app import App
+from router.api.server import Lifespan, Server, listen
+from router.api.serving import Generation, Serving, Settings
+from router.config import Config, load_config
+from router.config.schema import Continuation
+from router.config.schema import Provider as ProviderConfig
+from router.config.schema import Route as RouteConfig
+from router.config.schema import Target as TargetConfig
+from router.core.boundary import make_boundary
+from router.engine.attempt import Upstream
+from router.engine.clock import Clock, LoopClock
+from router.engine.engine import Engine, Retention
+from router.engine.health import Health, HealthPolicy
+from router.engine.observe import Observer, Observers
+from router.engine.route import Route, Target
+from router.errors import ConfigError
+from router.logs import LogObserver, set_up_logging
+from router.providers.openai import make_provider
+from router.providers.registry import ContinuationOverrides
+from router.store import make_store
+
+_log = logging.getLogger("router")
+
+
+def build(
+    config: Config,
+    *,
+    clock: Clock | None = None,
+    observers: Sequence[Observer] = (),
+    random_number: Callable[[], float] = random.random,
+) -> Serving:
+    """Make a router. Must be called inside a running event loop.
+
+    Args:
+        config: the configuration.
+        clock: where time comes from; the loop's by default.
+        observers: told everything.
+        random_number: numbers in [0, 1), for jitter.
+
+    Returns:
+        What `App` serves. Its engine's store is not started yet.
+    """
+    clock = clock or LoopClock()
+    tell = Observers(observers, on_error=lambda error: _log.error("observer: %r", error))
+    policy = HealthPolicy(
+        eject_after=config.health.eject_after,
+        cool_down_s=config.health.cool_down_s,
+        max_cool_down_s=config.health.max_cool_down_s,
+    )
+    url = config.record.url
+    engine = Engine(
+        store=make_store(url.get_secret_value() if url else None),
+        health=Health(policy, clock, tell),
+        clock=clock,
+        tell=tell,
+        retention=Retention(
+            completed_s=config.record.retain_s, interrupted_s=config.record.resume_window_s
+        ),
+        random=random_number,
+    )
+    return Serving(engine, make_generation(config, clock))
+
+
+def make_generation(config: Config, clock: Clock) -> Generation:
+    """The objects of one configuration.
+
+    Args:
+        config: the configuration.
+        clock: where time comes from.
+
+    Returns:
+        Routes, targets and connections.
+    """
+    verify = httpx.create_ssl_context()
+    upstreams = {name: Upstream(verify=verify) for name in config.providers}
+    return Generation(
+        settings=Settings(
+            key_digests=tuple(
+                hashlib.sha256(key.get_secret_value().encode()).digest()
+                for key in config.server.api_keys
+            ),
+            max_body_bytes=config.server.max_body_bytes,
+            commit_headers_after_s=config.server.commit_headers_after_s,
+        ),
+        routes={
+            name: _route(name, route, config, upstreams) for name, route in config.routes.items()
+        },
+        upstreams=tuple(upstreams.values()),
+        created_unix_s=clock.unix_s(),
+    )
+
+
+def _route(
+    name: str, route: RouteConfig, config: Config, upstreams: Mapping[str, Upstream]
+) -> Route:
+    return Route(
+        name=name,
+        targets=tuple(
+            _target(route, one, config.providers[one.provider], upstreams[one.provider])
+            for one in route.targets
+        ),
+        make_boundary=functools.partial(
+            make_boundary,
+            route.boundary,
+            language=route.language,
+            sentences=route.sentences,
+            max_pending_chars=route.max_pending_chars,
+        ),
+        total_s=route.timeouts.total_s,
+        max_attempts=route.max_attempts,
+        same_target_retries=route.retry.same_target,
+        max_wait_s=route.retry.max_wait_s,
+    )
+
+
+def _target(
+    route: RouteConfig, target: TargetConfig, provider: ProviderConfig, upstream: Upstream
+) -> Target:
+    limits = route.timeouts_for(target)
+    key = provider.api_key
+    return Target(
+        name=target.name,
+        model=target.model,
+        provider=make_provider(
+            type=provider.type,
+            base_url=provider.base_url,
+            api_key=key.get_secret_value() if key else None,
+            model=target.model,
+            headers={name: value.get_secret_value() for name, value in provider.headers.items()},
+            api_version=provider.api_version,
+            overrides=_overrides(target.continuation),
+        ),
+        upstream=upstream,
+        connect_s=limits.connect_s,
+        first_output_s=limits.first_output_s,
+        idle_s=limits.idle_s,
+        context_window=target.context_window,
+    )
+
+
+def _overrides(continuation: Continuation) -> ContinuationOverrides:
+    return ContinuationOverrides(
+        style=continuation.style,
+        echo=continuation.echo,
+        rstrip_prefix=continuation.rstrip_prefix,
+        disable_thinking=continuation.disable_thinking,
+        schema=continuation.schema_with_prefix,
+    )
+
+
+# --- serving ------------------------------------------------------------------------------------
+
+
+def serve(
+    config: Config, *, path: Path, host: str, port: int, workers: int, fd: int | None = None
+) -> int:
+    """Run the router until it is told to stop.
+
+    Args:
+        config: the configuration.
+        path: its file, read again on SIGHUP.
+        host: address to listen on.
+        port: TCP port; 0 takes a free one.
+        workers: number of processes that share the socket.
+        fd: a listening socket inherited from a parent, or None to make one.
+
+    Returns:
+        The process's exit status.
+    """
+    set_up_logging(sys.stderr)
+    if fd is not None:
+        return _serve_one(config, path, socket.socket(fileno=fd))
+    try:
+        sock = listen(host, port)
+    except OSError as error:
+        _log.error("cannot listen on %s:%s: %s", host, port, error)
+        return 1
+    with sock:
+        if workers > 1:
+            return _serve_many(path, sock, workers)
+        return _serve_one(config, path, sock)
+
+
+def _serve_one(config: Config, path: Path, sock: socket.socket) -> int:
+    host, port = sock.getsockname()[:2]
+    reload = _Reload(path)
+    server = Server(
+        Lifespan(reload, functools.partial(reload.start, config), reload.stop),
+        host=host,
+        port=port,
+        max_header_bytes=config.server.max_header_bytes,
+        drain_s=config.server.drain_s,
+    )
+    _log.info("listening on http://%s:%s", host, port)
+    server.run(sockets=[sock])
+    return 0 if server.started else 1
+
+
+class _Reload:
+    """The application of one process, and its reaction to SIGHUP."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._serving: Serving | None = None
+        self._app: App | None = None
+
+    async def start(self, config: Config) -> None:
+        self._serving = build(config, observers=(LogObserver(logging.getLogger("router.stream")),))
+        self._app = App(self._serving)
+        await self._serving.engine.store.start()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload)
+
+    async def stop(self) -> None:
+        if self._serving is not None:
+            self._serving.draining = True
+            await self._serving.aclose()
+            await self._serving.engine.store.aclose()
+
+    async def __call__(self, *args: object) -> None:
+        assert self._app is not None  # noqa: S101 - the server waits for `start`
+        await self._app(*args)  # type: ignore[arg-type]
+
+    def _reload(self) -> None:
+        """A bad file changes nothing; live streams finish on the old configuration."""
+        serving = self._serving
+        if serving is None:
+            return
+        try:
+            config = load_config(self._path, os.environ)
+        except ConfigError as error:
+            _log.error("reload refused, the old configuration stays: %s", error)
+            return
+        serving.replace(make_generation(config, serving.engine.clock))
+        _log.info("reloaded %s: %d routes", self._path, len(config.routes))
+
+
+def _serve_many(path: Path, sock: socket.socket, workers: int) -> int:
+    """A parent that starts workers, passes signals on, and replaces one that dies."""
+    command = [sys.executable, "-m", "router", "serve", str(path), "--fd", str(sock.fileno())]
+    children: list[subprocess.Popen[bytes]] = []
+    stopping = False
+
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(command, pass_fds=[sock.fileno()])  # noqa: S603 - our own command
+
+    def forward(number: int, _: object) -> None:
+        nonlocal stopping
+        stopping = stopping or number in (signal.SIGTERM, signal.SIGINT)
+        for child in children:
+            child.send_signal(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, forward)
+    children.extend(start() for _ in range(workers))
+    while children:
+        pid, status = os.wait()
+        children[:] = [child for child in children if child.pid != pid]
+        if not stopping:
+            _log.error("worker %d ended (%d) and is replaced", pid, status)
+            children.append(start())
+    return 0
