@@ -81,20 +81,18 @@ def test_schema_prints_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "host", "port", "workers", "fd"),
+    ("options", "told"),
     [
-        ([], "127.0.0.1", 8080, 1, None),
-        (["--host", "0.0.0.0", "--port", "0", "--workers", "3"], "0.0.0.0", 0, 3, None),
-        (["--fd", "5"], "127.0.0.1", 8080, 1, 5),
+        ([], {"host": "127.0.0.1", "port": 8080, "workers": 1, "fd": None}),
+        (
+            ["--host", "0.0.0.0", "--port", "0", "--workers", "3"],
+            {"host": "0.0.0.0", "port": 0, "workers": 3, "fd": None},
+        ),
+        (["--fd", "5"], {"host": "127.0.0.1", "port": 8080, "workers": 1, "fd": 5}),
     ],
 )
 def test_serve_hands_over_what_the_command_line_and_the_file_say(
-    monkeypatch: pytest.MonkeyPatch,
-    options: list[str],
-    host: str,
-    port: int,
-    workers: int,
-    fd: int | None,
+    monkeypatch: pytest.MonkeyPatch, options: list[str], told: dict[str, object]
 ) -> None:
     seen: list[tuple[Config, dict[str, object]]] = []
 
@@ -105,8 +103,8 @@ def test_serve_hands_over_what_the_command_line_and_the_file_say(
     fake(monkeypatch, "router.build", serve=serve)
     assert main(["serve", str(DESIGN), *options], ENV) == 7
     ((config, rest),) = seen
-    assert rest == {"path": DESIGN, "host": host, "port": port, "workers": workers, "fd": fd}
-    assert (config.server.host, config.server.port) == (host, port)
+    assert rest == {"path": DESIGN, **told}
+    assert (config.server.host, config.server.port) == (told["host"], told["port"])
 
 
 def test_serve_refuses_a_broken_file_before_anything_starts(
