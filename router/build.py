@@ -16,6 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -43,6 +44,9 @@ from router.providers.registry import ContinuationOverrides
 from router.store import make_store
 
 _log = logging.getLogger("router")
+
+WORKER_PAUSE_S = 1.0
+"""Between a worker's end and its replacement, in seconds."""
 
 
 def build(
@@ -206,7 +210,7 @@ def serve(
 
 def _serve_one(config: Config, path: Path, sock: socket.socket) -> int:
     host, port = sock.getsockname()[:2]
-    reload = _Reload(path)
+    reload = _Reload(path, host)
     server = Server(
         Lifespan(reload, functools.partial(reload.start, config), reload.stop),
         host=host,
@@ -222,8 +226,9 @@ def _serve_one(config: Config, path: Path, sock: socket.socket) -> int:
 class _Reload:
     """The application of one process, and its reaction to SIGHUP."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, host: str) -> None:
         self._path = path
+        self._host = host
         self._serving: Serving | None = None
         self._app: App | None = None
 
@@ -249,7 +254,8 @@ class _Reload:
         if serving is None:
             return
         try:
-            config = load_config(self._path, os.environ)
+            # The address in force counts: a file without keys may not open a public one.
+            config = load_config(self._path, os.environ, host=self._host)
         except ConfigError as error:
             _log.error("reload refused, the old configuration stays: %s", error)
             return
@@ -259,7 +265,9 @@ class _Reload:
 
 def _serve_many(path: Path, sock: socket.socket, workers: int) -> int:
     """A parent that starts workers, passes signals on, and replaces one that dies."""
+    host, port = sock.getsockname()[:2]
     command = [sys.executable, "-m", "router", "serve", str(path), "--fd", str(sock.fileno())]
+    command += ["--host", str(host), "--port", str(port)]
     children: list[subprocess.Popen[bytes]] = []
     stopping = False
 
@@ -280,5 +288,8 @@ def _serve_many(path: Path, sock: socket.socket, workers: int) -> int:
         children[:] = [child for child in children if child.pid != pid]
         if not stopping:
             _log.error("worker %d ended (%d) and is replaced", pid, status)
+            # A worker that cannot start (its file is broken meanwhile) must not be a busy loop.
+            time.sleep(WORKER_PAUSE_S)
+        if not stopping:
             children.append(start())
     return 0

@@ -134,7 +134,13 @@ class Splice:
         self._bare_start = bare_start
         self._held = ""
         self._echoed = 0 if committed and (echo is not Echo.NEVER or must_align) else -1
-        self._starts = _echo_starts(committed) if echo is not Echo.NEVER else ()
+        self._starts: tuple[int, ...] = ()
+        self._sentences: tuple[int, ...] = ()
+        if committed and echo is not Echo.NEVER:
+            # Only a model that was asked in words repeats a part; one that was prefilled repeats
+            # nothing or all, and an honest refrain of its must not be taken for a repetition.
+            self._starts = (0, *_tail_starts(committed)) if bare_start else (0,)
+            self._sentences = _sentence_starts(committed) if bare_start else ()
 
     def feed(self, text: str) -> Join | None:
         """Take the continuation's next text.
@@ -214,12 +220,17 @@ class Splice:
     def _as_echo(self, text: str, dropped: tuple[str, ...]) -> tuple[_Answer, str, str]:
         if "echo" in dropped:
             return _Answer.NO, "", ""
-        for start in self._starts:
+        bare = text.lstrip()
+        starts = self._starts if bare == text else self._starts[:1]
+        candidates = [(text, start) for start in starts]
+        if bare != text:
+            candidates += [(bare, start) for start in self._sentences]
+        for said, start in candidates:
             tail = self._committed[start:]
-            if tail.startswith(text) and len(text) < len(tail):
+            if tail.startswith(said) and len(said) < len(tail):
                 return _Answer.WAIT, "", ""
-            if text.startswith(tail):
-                return self._echo_or_refrain(text, text[len(tail) :])
+            if said.startswith(tail):
+                return self._echo_or_refrain(text, said[len(tail) :])
         return _Answer.NO, "", ""
 
     def _echo_or_refrain(self, text: str, rest: str) -> tuple[_Answer, str, str]:
@@ -316,16 +327,26 @@ class Splice:
         return "" if unicodedata.east_asian_width(before) in "WF" else " "
 
 
-def _echo_starts(committed: str) -> tuple[int, ...]:
-    """Where a repetition of the prefix may start: at its beginning, or anywhere near its end.
-
-    Never at white space: a good continuation often begins with some, and must not be held back.
-    """
-    if not committed:
-        return ()
+def _tail_starts(committed: str) -> tuple[int, ...]:
+    """Where a repetition of the prefix's end may start: anywhere in the window but at white space,
+    for a good continuation often begins with some and must not be held back."""
     first = max(1, len(committed) - ECHO_WINDOW_CHARS)
     last = len(committed) - MIN_ECHO_CHARS
-    return (0, *(at for at in range(first, last + 1) if not committed[at].isspace()))
+    return tuple(at for at in range(first, last + 1) if not committed[at].isspace())
+
+
+def _sentence_starts(committed: str) -> tuple[int, ...]:
+    """Of those, the beginnings of sentences and lines: a repetition from there may come with the
+    white space that sets a sentence off."""
+    return tuple(
+        at
+        for at in _tail_starts(committed)
+        if committed[at - 1].isspace()
+        and (committed[at - 1] == "\n" or committed[:at].rstrip()[-1:] in _ENDS)
+    )
+
+
+_ENDS = frozenset(".!?…:;。！？\"'”’)]»")
 
 
 def _common_prefix(one: str, other: str) -> int:
