@@ -20,8 +20,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-import httpx
-
 from router.api.app import App
 from router.api.server import Lifespan, Server, listen
 from router.api.serving import Generation, Serving, Settings
@@ -31,12 +29,13 @@ from router.config.schema import Provider as ProviderConfig
 from router.config.schema import Route as RouteConfig
 from router.config.schema import Target as TargetConfig
 from router.core.boundary import make_boundary
-from router.engine.attempt import Upstream
+from router.engine.attempt import Upstream, make_tls
 from router.engine.clock import Clock, LoopClock
-from router.engine.engine import Engine, Retention
+from router.engine.engine import Engine
 from router.engine.health import Health, HealthPolicy
 from router.engine.observe import Observer, Observers
-from router.engine.route import Route, Target
+from router.engine.route import Route, Stall, Target
+from router.engine.run import Retention
 from router.errors import ConfigError
 from router.logs import LogObserver, set_up_logging
 from router.providers.openai import make_provider
@@ -71,6 +70,7 @@ def build(
     tell = Observers(observers, on_error=lambda error: _log.error("observer: %r", error))
     policy = HealthPolicy(
         eject_after=config.health.eject_after,
+        eject_rate=config.health.eject_rate,
         cool_down_s=config.health.cool_down_s,
         max_cool_down_s=config.health.max_cool_down_s,
     )
@@ -98,7 +98,7 @@ def make_generation(config: Config, clock: Clock) -> Generation:
     Returns:
         Routes, targets and connections.
     """
-    verify = httpx.create_ssl_context()
+    verify = make_tls()
     upstreams = {name: Upstream(verify=verify) for name in config.providers}
     return Generation(
         settings=Settings(
@@ -137,6 +137,7 @@ def _route(
         max_attempts=route.max_attempts,
         same_target_retries=route.retry.same_target,
         max_wait_s=route.retry.max_wait_s,
+        stall=Stall(route.stall),
     )
 
 

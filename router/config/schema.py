@@ -243,7 +243,9 @@ class Health(_Section):
     """Consecutive faults after which a target is ejected."""
     cool_down_s: Seconds = 10
     """First time out; it doubles with each further one."""
-    max_cool_down_s: Seconds = 300
+    eject_rate: Annotated[float, Field(gt=0, le=1), _NoBool] = 0.5
+    """Share of faults among the last 20 attempts, at least 10, that ejects; 1 switches it off."""
+    max_cool_down_s: Seconds = 30
     """Longest time out."""
 
 
@@ -352,6 +354,9 @@ class Route(_Section):
     """Upstream calls per request, retries and failovers together."""
     retry: Retry = Retry()
     """When the same target is asked again."""
+    stall: Literal["fixed", "adaptive", "hedge"] = "fixed"
+    """How silence in mid-answer is judged: by `idle_s`; by what is usual for the target, at most
+    `idle_s`; or by that, asking the next target while the silent one is still heard."""
     on_interrupt: Literal["resume", "restart", "partial"] = "resume"
     """What happens when a provider dies in mid-answer; only `resume` is supported yet."""
     tool_calls: Literal["stream", "atomic"] = "stream"

@@ -28,6 +28,7 @@ class FaultKind(StrEnum):
     SCHEMA_VIOLATION = "schema_violation"
     DEADLINE = "deadline"
     CLIENT_GONE = "client_gone"
+    HEDGED = "hedged"
 
 
 class Verdict(StrEnum):

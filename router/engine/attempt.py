@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -53,12 +54,19 @@ class Limits:
         first_output_s: until the first text, reasoning or tool call.
         idle_s: between two of them.
         deadline_s: monotonic time at which the whole request must be over.
+        slow_s: silence between two outputs that is remarked upon, well before `idle_s`.
     """
 
     connect_s: float
     first_output_s: float
     idle_s: float
     deadline_s: float
+    slow_s: float = math.inf
+
+
+def make_tls() -> ssl.SSLContext:
+    """TLS settings for every provider: making them takes 20 ms, so they are made once."""
+    return httpx.create_ssl_context()
 
 
 class Upstream:
@@ -66,7 +74,7 @@ class Upstream:
 
     Args:
         transport: None makes the real one; tests may pass another.
-        verify: TLS settings; shared, since making one takes 20 ms.
+        verify: TLS settings, from `make_tls`.
     """
 
     def __init__(
@@ -150,7 +158,14 @@ class Attempt:
         self._watch = Watch(clock)
         self._wait_kind = FaultKind.FIRST_OUTPUT_TIMEOUT
         self._progressed = False
+        self._slow = False
+        self._overtaken = False
+        self._on_recovered: Callable[[], None] | None = None
+        self._waiting_from_s = 0.0
         self._due(limits.first_output_s)
+        self.longest_gap_s = 0.0
+        """Longest silence between two outputs that was waited through, in seconds; time in which
+        the client took nothing is not the provider's silence."""
         self.ended = False
         """Nothing more will come: the body is over, or a fault was given."""
 
@@ -191,6 +206,7 @@ class Attempt:
             if self._wait_kind is not FaultKind.TRUNCATED:
                 self._wait_kind = FaultKind.IDLE_TIMEOUT
             self._due(self._wait_s())
+            self._watch.soft_s = self._waiting_from_s + self._limits.slow_s
         try:
             with self._watch:
                 data = await anext(self._body)
@@ -210,7 +226,43 @@ class Attempt:
                 self._progressed = True
             elif isinstance(event, (Failed, Done)):
                 self.ended = True
+        if self._progressed and self._wait_kind is FaultKind.IDLE_TIMEOUT:
+            self._heard_again()
         return events
+
+    def _heard_again(self) -> None:
+        gap_s = self._clock.now_s() - self._waiting_from_s
+        self.longest_gap_s = max(self.longest_gap_s, gap_s)
+        if self._slow:
+            self._slow = False
+            if self._on_recovered is not None:
+                self._on_recovered()
+
+    def watch_for_stall(
+        self, on_slow: Callable[[], None], on_recovered: Callable[[], None]
+    ) -> None:
+        """Remark upon silence past `slow_s`, and upon its end.
+
+        Args:
+            on_slow: called once per silence, from the event loop, while the read goes on.
+            on_recovered: called if output comes after all.
+        """
+
+        def slow() -> None:
+            self._slow = True
+            on_slow()
+
+        self._watch.on_soft = slow
+        self._on_recovered = on_recovered
+
+    def overtake(self) -> bool:
+        """Another attempt answered first: the present read ends in the fault `idle_timeout`.
+
+        Returns:
+            False if no read is waiting: output has just come, and the other is too late.
+        """
+        self._overtaken = self._slow and self._watch.interrupt()
+        return self._overtaken
 
     def expect_end(self) -> None:
         """A finish was seen: from now on only a short grace is given to what may follow it."""
@@ -242,9 +294,16 @@ class Attempt:
                 pass
 
     def _due(self, limit_s: float) -> None:
-        self._watch.due_s = min(self._clock.now_s() + limit_s, self._limits.deadline_s)
+        self._waiting_from_s = self._clock.now_s()
+        self._watch.due_s = min(self._waiting_from_s + limit_s, self._limits.deadline_s)
 
     def _expired(self) -> Fault:
+        if self._overtaken:
+            return Fault(
+                kind=FaultKind.IDLE_TIMEOUT,
+                message=f"silent for more than {self._limits.slow_s:.3g} s, "
+                "and another target answered first",
+            )
         if self._clock.now_s() >= self._limits.deadline_s:
             return Fault(kind=FaultKind.DEADLINE, message="the time for the whole request is over")
         return Fault(kind=self._wait_kind, message=f"no output for {self._wait_s():g} s")

@@ -6,6 +6,7 @@ Everything that waits takes a `Clock`, so that a test moves time by hand instead
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -77,11 +78,22 @@ class Watch:
         clock: where time comes from.
     """
 
-    __slots__ = ("_armed_s", "_cancels", "_clock", "_fired", "_task", "_timer", "_waiting", "due_s")
+    __slots__ = (
+        "_armed_s",
+        "_cancels",
+        "_clock",
+        "_fired",
+        "_task",
+        "_timer",
+        "_waiting",
+        "due_s",
+        "on_soft",
+        "soft_s",
+    )
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._task = asyncio.current_task()
+        self._task: asyncio.Task[object] | None = None
         self._timer: Timer | None = None
         self._armed_s = 0.0
         self._waiting = False
@@ -89,10 +101,14 @@ class Watch:
         self._cancels = 0
         self.due_s = 0.0
         """Monotonic time at which a wait is given up; set it before each wait."""
+        self.soft_s = math.inf
+        """Monotonic time at which a wait is merely remarked upon, once."""
+        self.on_soft: Callable[[], None] | None = None
 
     def __enter__(self) -> None:
+        self._task = asyncio.current_task()
         self._waiting = True
-        if self._timer is None or self.due_s < self._armed_s:
+        if self._timer is None or min(self.due_s, self.soft_s) < self._armed_s:
             self._arm()
 
     def __exit__(
@@ -110,6 +126,18 @@ class Watch:
             if ours and kind is asyncio.CancelledError:
                 raise Expired from error
 
+    def interrupt(self) -> bool:
+        """Give the present wait up now.
+
+        Returns:
+            False if nothing is being waited for: it was too late.
+        """
+        if not self._waiting or self._fired or self._task is None:
+            return False
+        self._cancels = self._task.cancelling()
+        self._fired = True
+        return self._task.cancel()
+
     def stop(self) -> None:
         """Let go of the timer."""
         if self._timer is not None:
@@ -118,16 +146,19 @@ class Watch:
 
     def _arm(self) -> None:
         self.stop()
-        self._armed_s = self.due_s
-        self._timer = self._clock.call_at(self.due_s, self._ring)
+        self._armed_s = min(self.due_s, self.soft_s)
+        self._timer = self._clock.call_at(self._armed_s, self._ring)
 
     def _ring(self) -> None:
         self._timer = None
         if not self._waiting:
             return
-        if self._clock.now_s() < self.due_s:
-            self._arm()
-        elif self._task is not None:
-            self._cancels = self._task.cancelling()
-            self._fired = True
-            self._task.cancel()
+        now_s = self._clock.now_s()
+        if now_s >= self.due_s:
+            self.interrupt()
+            return
+        if now_s >= self.soft_s:
+            self.soft_s = math.inf
+            if self.on_soft is not None:
+                self.on_soft()
+        self._arm()

@@ -2,24 +2,43 @@
 
 One `Health` per process; a target is known by its name. The rules:
 
-- `eject_after` faults in a row eject a target for `cool_down_s`, doubled at each further ejection
-  up to `max_cool_down_s`. A fault that only a person can mend ejects at once.
+- `eject_after` faults in a row, or a share of `eject_rate` among the last `RATE_WINDOW` attempts,
+  eject a target for `cool_down_s`, doubled at each further ejection up to `max_cool_down_s`. A
+  fault that only a person can mend ejects at once, and is an alarm.
 - When the cool-down is over, one request is let through as a probe, and others go elsewhere until
-  it is decided. Success restores the target, a fault ejects it again, for longer.
+  it is decided: by its first output, which restores the target, or by a fault, which ejects it
+  again, for longer. Only a whole answer makes the next cool-down short again.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
 
 from router.core.faults import Fault, FaultKind, Verdict
 from router.engine.clock import Clock
 from router.engine.observe import Observers, TargetEjected, TargetRestored
 
 _NOT_THE_TARGETS = frozenset(
-    {FaultKind.DEADLINE, FaultKind.CLIENT_GONE, FaultKind.CONTEXT_LENGTH, FaultKind.CONTENT_POLICY}
+    {
+        FaultKind.DEADLINE,
+        FaultKind.CLIENT_GONE,
+        FaultKind.HEDGED,
+        FaultKind.CONTEXT_LENGTH,
+        FaultKind.CONTENT_POLICY,
+    }
 )
 _REQUEST_VERDICTS = frozenset({Verdict.REQUEST, Verdict.PREFIX_REFUSED})
+
+
+RATE_WINDOW = 20
+"""Attempts over which the share of faults is taken."""
+
+MIN_RATE_ATTEMPTS = 10
+"""With fewer attempts a share says nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,21 +47,39 @@ class HealthPolicy:
 
     Args:
         eject_after: faults in a row.
+        eject_rate: share of faults among the last attempts, 0 to 1; 1 leaves it to `eject_after`.
         cool_down_s: first cool-down, in seconds.
         max_cool_down_s: longest one.
     """
 
     eject_after: int = 3
+    eject_rate: float = 0.5
     cool_down_s: float = 10.0
-    max_cool_down_s: float = 300.0
+    max_cool_down_s: float = 30.0
+
+
+class Standing(StrEnum):
+    """How a target stands."""
+
+    WELL = "well"
+    EJECTED = "ejected"
+    PROBING = "probing"
 
 
 @dataclass(slots=True)
 class _Condition:
-    faults: int = 0
-    ejections: int = 0
+    standing: Standing = Standing.WELL
+    faults_in_a_row: int = 0
+    ejections_in_a_row: int = 0
     until_s: float = 0.0
-    probing: bool = False
+    last_fault: Fault | None = None
+    outcomes: deque[bool] = field(default_factory=lambda: deque(maxlen=RATE_WINDOW))
+
+    def fault_share(self) -> float:
+        """Share of faults among the last attempts, 0 while they are too few."""
+        if len(self.outcomes) < MIN_RATE_ATTEMPTS:
+            return 0.0
+        return self.outcomes.count(False) / len(self.outcomes)
 
 
 class Health:
@@ -68,9 +105,9 @@ class Health:
             target: its name.
         """
         one = self._conditions.get(target)
-        if one is None or one.ejections == 0:
+        if one is None or one.standing is Standing.WELL:
             return True
-        return not one.probing and self._clock.now_s() >= one.until_s
+        return one.standing is Standing.EJECTED and self._clock.now_s() >= one.until_s
 
     def asked(self, target: str) -> None:
         """It is being asked: after a cool-down this is the probe.
@@ -79,8 +116,20 @@ class Health:
             target: its name.
         """
         one = self._conditions.get(target)
-        if one is not None and one.ejections and self._clock.now_s() >= one.until_s:
-            one.probing = True
+        if one is not None and one.standing is Standing.EJECTED and self.available(target):
+            one.standing = Standing.PROBING
+
+    def answering(self, target: str) -> None:
+        """It sent output: a probe has succeeded.
+
+        Args:
+            target: its name.
+        """
+        one = self._conditions.get(target)
+        if one is not None and one.standing is not Standing.WELL:
+            one.standing = Standing.WELL
+            one.outcomes.clear()
+            self._tell(TargetRestored(target=target))
 
     def released(self, target: str) -> None:
         """The attempt ended without a verdict (the client left): a probe may be made again.
@@ -89,18 +138,20 @@ class Health:
             target: its name.
         """
         one = self._conditions.get(target)
-        if one is not None:
-            one.probing = False
+        if one is not None and one.standing is Standing.PROBING:
+            one.standing = Standing.EJECTED
 
     def succeeded(self, target: str) -> None:
-        """It answered.
+        """It gave a whole answer.
 
         Args:
             target: its name.
         """
-        one = self._conditions.pop(target, None)
-        if one is not None and one.ejections:
-            self._tell(TargetRestored(target=target))
+        self.answering(target)
+        one = self._conditions.setdefault(target, _Condition())
+        one.outcomes.append(True)
+        one.faults_in_a_row = 0
+        one.ejections_in_a_row = 0
 
     def failed(self, target: str, fault: Fault) -> None:
         """It did not.
@@ -113,10 +164,29 @@ class Health:
             self.released(target)
             return
         one = self._conditions.setdefault(target, _Condition())
-        one.faults += 1
+        one.last_fault = fault
+        one.faults_in_a_row += 1
+        one.outcomes.append(False)
         alarm = fault.verdict is Verdict.ACCOUNT
-        if alarm or one.probing or one.faults >= self._policy.eject_after:
+        if (
+            alarm
+            or one.standing is Standing.PROBING
+            or one.faults_in_a_row >= self._policy.eject_after
+            or (self._policy.eject_rate < 1 and one.fault_share() >= self._policy.eject_rate)
+        ):
             self._eject(target, one, fault, alarm=alarm)
+
+    def heard(self, target: str, *, for_s: float) -> None:
+        """Another replica ejected it.
+
+        Args:
+            target: its name.
+            for_s: what is left of its cool-down, in seconds.
+        """
+        one = self._conditions.setdefault(target, _Condition())
+        if one.standing is Standing.WELL:
+            one.standing = Standing.EJECTED
+            one.until_s = self._clock.now_s() + for_s
 
     def prefers_instruct(self, target: str) -> bool:
         """It refused an assistant prefix before.
@@ -134,12 +204,43 @@ class Health:
         """
         self._instructed.add(target)
 
+    def summary(self, target: str) -> Mapping[str, Any]:
+        """How a target stands, for people.
+
+        Args:
+            target: its name.
+        """
+        one = self._conditions.get(target, _Condition())
+        left_s = one.until_s - self._clock.now_s()
+        fault = one.last_fault
+        return {
+            "standing": one.standing.value,
+            "available": self.available(target),
+            "cool_down_left_s": round(max(0.0, left_s), 1)
+            if one.standing is Standing.EJECTED
+            else 0.0,
+            "faults_in_a_row": one.faults_in_a_row,
+            "ejections_in_a_row": one.ejections_in_a_row,
+            "recent_attempts": len(one.outcomes),
+            "recent_faults": one.outcomes.count(False),
+            "last_fault": None
+            if fault is None
+            else {
+                "kind": fault.kind.value,
+                "verdict": fault.verdict.value,
+                "condition": fault.condition,
+                "status": fault.status,
+                "message": fault.message,
+            },
+            "prefix_refused": self.prefers_instruct(target),
+        }
+
     def _eject(self, target: str, one: _Condition, fault: Fault, *, alarm: bool) -> None:
         cool_down_s = min(
-            self._policy.cool_down_s * 2.0**one.ejections, self._policy.max_cool_down_s
+            self._policy.cool_down_s * 2.0**one.ejections_in_a_row, self._policy.max_cool_down_s
         )
-        one.ejections += 1
-        one.faults = 0
-        one.probing = False
+        one.ejections_in_a_row += 1
+        one.faults_in_a_row = 0
+        one.standing = Standing.EJECTED
         one.until_s = self._clock.now_s() + cool_down_s
         self._tell(TargetEjected(target=target, fault=fault, cool_down_s=cool_down_s, alarm=alarm))

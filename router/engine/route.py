@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 
 from router.core.boundary import Boundary
 from router.engine.attempt import Upstream
+from router.engine.gaps import Gaps
 from router.providers.base import Provider
+
+
+class Stall(StrEnum):
+    """How a silence in mid-answer is judged."""
+
+    FIXED = "fixed"
+    """By the target's idle limit alone."""
+    ADAPTIVE = "adaptive"
+    """By what is usual for the target, with the idle limit as the upper bound."""
+    HEDGE = "hedge"
+    """As `adaptive`, but the target is still heard while the next one is asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +36,7 @@ class Target:
         first_output_s: limit for the first output.
         idle_s: limit between two outputs.
         context_window: tokens, or None if not configured.
+        gaps: how long its silences usually are.
     """
 
     name: str
@@ -33,6 +47,7 @@ class Target:
     first_output_s: float = 15.0
     idle_s: float = 5.0
     context_window: int | None = None
+    gaps: Gaps = field(default_factory=Gaps, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +62,7 @@ class Route:
         max_attempts: upstream calls per request.
         same_target_retries: how often a target is asked again in a row, before output.
         max_wait_s: longest wait before a target is asked again.
+        stall: how a silence in mid-answer is judged.
     """
 
     name: str
@@ -56,3 +72,4 @@ class Route:
     max_attempts: int = 4
     same_target_retries: int = 1
     max_wait_s: float = 2.0
+    stall: Stall = Stall.FIXED

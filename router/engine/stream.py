@@ -6,6 +6,7 @@ the per-token path: one read, one pass over its events, one delivery, one feed o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from router.core.commit import CommitMachine, State
@@ -104,6 +105,7 @@ class Stream:
         store: the failover records.
         clock: where time comes from.
         tell: the observers.
+        on_answering: told once per attempt that its target has sent output.
     """
 
     def __init__(
@@ -116,8 +118,10 @@ class Stream:
         store: RecordStore,
         clock: Clock,
         tell: Observers,
+        on_answering: Callable[[Target], None],
     ) -> None:
         self.head = head
+        self._on_answering = on_answering
         self.request = request
         self.machine = CommitMachine()
         self.failovers: list[FailoverReport] = []
@@ -226,13 +230,16 @@ class Stream:
 
     # -- one attempt -------------------------------------------------------------------------
 
-    async def consume(self, attempt: Attempt, meter: Meter, target: Target) -> Fault | None:
+    async def consume(
+        self, attempt: Attempt, meter: Meter, target: Target, first: list[Event]
+    ) -> Fault | None:
         """Read an attempt to its end.
 
         Args:
             attempt: open.
             meter: counts it.
             target: whom it asks.
+            first: events that were read already.
 
         Returns:
             None if the answer is whole, else why it is not.
@@ -241,8 +248,10 @@ class Stream:
             Fenced: another router owns the record.
         """
         expecting_end = False
+        events = first
         while True:
-            fault = await self._take(await attempt.read(), meter, target)
+            fault = await self._take(events or await attempt.read(), meter, target)
+            events = []
             if self._finishes and self._finishes.keys() >= self._spoke:
                 # A finish that was seen is an end, whatever breaks after it.
                 if attempt.ended or fault is not None:
@@ -279,6 +288,8 @@ class Stream:
             if fault is not None:
                 break
         if chunks:
+            if not meter.chunks:
+                self._on_answering(target)
             meter.output(chunks, chars)
         if out:
             await self._deliver(out, texts, meter, target)

@@ -1,0 +1,449 @@
+"""One stream's way through its targets: THE loop.
+
+Ask a target, pass its answer on, and when it dies decide, purely, what comes next. `Run` owns the
+attempts and the budget; what a single attempt brings is `stream.py`'s business, and two attempts at
+once are `hedge.py`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from router.core.commit import State
+from router.core.continuation import ContinuationStyle, Style
+from router.core.events import Event
+from router.core.failover import (
+    Action,
+    Ask,
+    Budget,
+    Candidate,
+    GiveUp,
+    Phase,
+    Progress,
+    Refuse,
+    Return,
+    first_target,
+    next_action,
+)
+from router.core.faults import Fault, FaultKind, Verdict
+from router.engine.attempt import Attempt, Limits
+from router.engine.clock import Clock
+from router.engine.failures import explain
+from router.engine.health import Health
+from router.engine.hedge import Hedge
+from router.engine.meter import Meter, add_usage
+from router.engine.observe import AttemptEnded, AttemptStarted, Observers, StreamEnded
+from router.engine.report import AttemptReport, StreamReport
+from router.engine.route import Route, Stall, Target
+from router.engine.sink import Failure, Sink
+from router.engine.stream import Fenced, OpenFailover, Stream
+from router.providers.base import Sent
+from router.providers.registry import downgraded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """How long the record's text outlives its stream, in seconds.
+
+    Args:
+        completed_s: after the client got its finish.
+        interrupted_s: after it did not: the window in which it may come back.
+    """
+
+    completed_s: float = 0.0
+    interrupted_s: float = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """What every run is given.
+
+    Args:
+        health: the condition of the targets.
+        clock: where time comes from.
+        tell: the observers.
+        retention: how long the record's text is kept.
+        random: numbers in [0, 1), for jitter.
+    """
+
+    health: Health
+    clock: Clock
+    tell: Observers
+    retention: Retention
+    random: Callable[[], float]
+
+
+@dataclass(slots=True, kw_only=True)
+class Asked:
+    """One attempt, from its request to its report.
+
+    Args:
+        ask: the decision that led to it.
+        target: whom it asks.
+        attempt: the upstream call.
+        meter: counts it.
+        how: the target's continuation style.
+        sent: what was made of it, None for the original question.
+        opened: its body is being read already.
+        first: events that were read already.
+    """
+
+    ask: Ask
+    target: Target
+    attempt: Attempt
+    meter: Meter
+    how: ContinuationStyle
+    sent: Sent | None
+    opened: bool = False
+    first: list[Event] = field(default_factory=list)
+
+    @property
+    def instructed(self) -> bool:
+        """No prefix that could be refused was sent."""
+        return self.sent is None or self.sent.style in (Style.INSTRUCT, Style.RESTART)
+
+
+@dataclass(slots=True)
+class _Tried:
+    """What this stream knows of one target."""
+
+    failed: bool = False
+    hopeless: bool = False
+    instruct: bool = False
+
+
+class Run:
+    """One stream's way through its targets.
+
+    Args:
+        means: what every run is given.
+        stream: the answer.
+        route: where it may be found.
+        sink: the client.
+    """
+
+    def __init__(self, means: Means, stream: Stream, route: Route, sink: Sink) -> None:
+        self._means = means
+        self._stream = stream
+        self._route = route
+        self._sink = sink
+        self._clock = means.clock
+        self._started_s = means.clock.now_s()
+        self._deadline_s = self._started_s + route.total_s
+        self._begun_attempts = 0
+        self._attempts: list[AttemptReport] = []
+        self._tried = [_Tried() for _ in route.targets]
+        self._retries_in_a_row = 0
+        self._report_at_end: StreamReport | None = None
+
+    async def run(self) -> StreamReport:
+        """Go on until the client has a finish or an error.
+
+        Returns:
+            How it went; the client was told already.
+        """
+        try:
+            return await self._loop()
+        except asyncio.CancelledError:
+            self._abandon("client_gone")
+            raise
+        except Exception:
+            self._abandon("internal_error")
+            raise
+
+    def _abandon(self, outcome: str) -> None:
+        """Nobody listens any more, or we have a bug: keep the books and the record honest."""
+        if self._stream.machine.state not in (State.COMPLETED, State.BROKEN):
+            self._end(outcome, finish="")
+
+    async def _loop(self) -> StreamReport:
+        asked = self.make(Ask(first_target(self._candidates())))
+        change: OpenFailover | None = None
+        while True:
+            try:
+                fault, winner = await self._follow(asked, change)
+            except Fenced:
+                return await self._fail(None, GiveUp("fenced"))
+            if fault is None:
+                assert self._report_at_end is not None  # noqa: S101 - `_complete` made it
+                return self._report_at_end
+            action: Action = self._decide(fault, asked) if winner is None else winner.ask
+            if not isinstance(action, Ask):
+                return await self._fail(fault, action)
+            change = self._go_on(fault, asked, action)
+            if winner is None and action.wait_s > 0:
+                await self._clock.sleep(action.wait_s)
+            asked = winner or self.make(action)
+
+    # -- one attempt -------------------------------------------------------------------------
+
+    def make(self, ask: Ask) -> Asked:
+        """Prepare an attempt: its request is built, nothing is sent yet.
+
+        Args:
+            ask: whom, and how.
+        """
+        target = self._route.targets[ask.target]
+        how = self._style_for(ask)
+        continuation = self._stream.continuation(how)
+        sent = target.provider.sends(self._stream.request, continuation) if continuation else None
+        self._begun_attempts += 1
+        asked = Asked(
+            ask=ask,
+            target=target,
+            attempt=Attempt(
+                target.upstream,
+                target.provider,
+                target.provider.build(self._stream.request, continuation),
+                self._limits(target),
+                self._clock,
+            ),
+            meter=self._meter(target, sent.style.value if sent else ""),
+            how=how,
+            sent=sent,
+        )
+        self._means.health.asked(target.name)
+        self._means.tell(
+            AttemptStarted(
+                stream_id=self._stream.head.stream_id,
+                number=asked.meter.number,
+                target=target.name,
+                style=asked.meter.style,
+            )
+        )
+        return asked
+
+    async def _follow(
+        self, asked: Asked, change: OpenFailover | None
+    ) -> tuple[Fault | None, Asked | None]:
+        """Pass one attempt's answer on.
+
+        Returns:
+            Why the answer is not whole, or None if the client has its finish; and the attempt that
+            overtook this one, if any did.
+        """
+        if change is not None:
+            change = replace(change, style=asked.meter.style or "original")
+        self._stream.expect(asked.how, asked.sent, change)
+        hedge = Hedge(self, asked) if self._route.stall is Stall.HEDGE else None
+        finished = noted = False
+        try:
+            fault = None if asked.opened else await asked.attempt.open()
+            if fault is None:
+                fault = await self._stream.consume(
+                    asked.attempt, asked.meter, asked.target, asked.first
+                )
+            fault = _in_context(fault, asked)
+            noted = True
+            self.note(asked, fault)
+            if fault is None:
+                finished = True
+                await self._complete(asked)
+            return fault, await hedge.result() if hedge is not None and fault else None
+        finally:
+            if not noted:
+                self.note(asked, Fault(kind=FaultKind.CLIENT_GONE))
+            if hedge is not None:
+                await hedge.aclose()
+            await asked.attempt.aclose(finished=finished)
+
+    def note(self, asked: Asked, fault: Fault | None) -> None:
+        """An attempt is over: into the report, to the observers, to the target's health.
+
+        Args:
+            asked: the attempt.
+            fault: why it ended badly, or None.
+        """
+        report = asked.meter.report(fault)
+        self._attempts.append(report)
+        name = asked.target.name
+        if fault is None:
+            self._means.health.succeeded(name)
+        else:
+            self._means.health.failed(name, fault)
+            if fault.kind is not FaultKind.HEDGED:
+                tried = self._tried[asked.ask.target]
+                tried.failed = True
+                tried.hopeless = tried.hopeless or fault.verdict is Verdict.ACCOUNT
+        if asked.attempt.longest_gap_s:
+            asked.target.gaps.add(asked.attempt.longest_gap_s)
+        self._means.tell(AttemptEnded(stream_id=self._stream.head.stream_id, report=report))
+
+    async def _complete(self, asked: Asked) -> None:
+        self._stream.settle()
+        await self._stream.begin(asked.meter, asked.target)
+        report = self._report("completed", finish=self._stream.finishes[0].reason)
+        await self._sink.finish(self._stream.finishes, report.usage, report)
+        self._stream.machine.finish()
+        self._stream.close_record("completed", keep_s=self._means.retention.completed_s)
+        self._means.tell(StreamEnded(report=report))
+        self._report_at_end = report
+
+    # -- what next ---------------------------------------------------------------------------
+
+    def hedge_target(self, asked: Asked) -> Ask | None:
+        """Whom to ask beside an attempt that has fallen silent.
+
+        Args:
+            asked: the silent one.
+
+        Returns:
+            The decision that a fault would have led to now, if it is another target at once.
+        """
+        silent = Fault(kind=FaultKind.IDLE_TIMEOUT)
+        action = self._decide(silent, asked, also_failed=asked.ask.target)
+        fits = isinstance(action, Ask) and action.target != asked.ask.target
+        return action if isinstance(action, Ask) and fits and not action.wait_s else None
+
+    def _decide(self, fault: Fault, asked: Asked, *, also_failed: int | None = None) -> Action:
+        return next_action(
+            fault,
+            Progress(
+                phase=self._stream.phase,
+                committed=self._stream.machine.committed_chars > 0,
+                instructed=asked.instructed,
+            ),
+            self._budget(),
+            self._candidates(also_failed),
+            asked.ask.target,
+        )
+
+    def _go_on(self, fault: Fault, asked: Asked, action: Ask) -> OpenFailover | None:
+        """Turn to the next attempt.
+
+        Returns:
+            The failover that this is, or None for a retry that the client never sees.
+        """
+        same = action.target == asked.ask.target
+        self._retries_in_a_row = self._retries_in_a_row + 1 if same else 0
+        if action.instruct:
+            self._tried[action.target].instruct = True
+            self._means.health.refused_prefix(self._route.targets[action.target].name)
+        unseen = self._stream.phase is Phase.BEFORE_OUTPUT
+        self._stream.fault()
+        if unseen and same:
+            return None
+        return OpenFailover(
+            source=asked.target.name,
+            to=self._route.targets[action.target].name,
+            fault=fault,
+            style="",
+            committed_chars=self._stream.machine.committed_chars,
+        )
+
+    def _style_for(self, ask: Ask) -> ContinuationStyle:
+        target = self._route.targets[ask.target]
+        how = target.provider.continuation
+        switched = self._tried[ask.target].instruct or self._means.health.prefers_instruct(
+            target.name
+        )
+        prefills = how.style not in (Style.RESTART, Style.NONE)
+        return downgraded(how) if switched and prefills else how
+
+    def _candidates(self, also_failed: int | None = None) -> list[Candidate]:
+        return [
+            Candidate(
+                available=self._means.health.available(target.name),
+                failed=tried.failed or at == also_failed,
+                hopeless=tried.hopeless,
+                continues=target.provider.continuation.style is not Style.NONE,
+                context_window=target.context_window,
+                first_output_s=target.first_output_s,
+            )
+            for at, (target, tried) in enumerate(zip(self._route.targets, self._tried, strict=True))
+        ]
+
+    def _budget(self) -> Budget:
+        return Budget(
+            attempts_left=self._route.max_attempts - self._begun_attempts,
+            time_left_s=self._deadline_s - self._clock.now_s(),
+            retries_left=self._route.same_target_retries - self._retries_in_a_row,
+            max_wait_s=self._route.max_wait_s,
+            retry_number=self._retries_in_a_row,
+            jitter=self._means.random(),
+        )
+
+    def _limits(self, target: Target) -> Limits:
+        learnt_s = target.gaps.limit_s() if self._route.stall is not Stall.FIXED else None
+        usual_s = target.idle_s if learnt_s is None else min(target.idle_s, learnt_s)
+        hedging = self._route.stall is Stall.HEDGE
+        return Limits(
+            connect_s=target.connect_s,
+            first_output_s=target.first_output_s,
+            idle_s=target.idle_s if hedging else usual_s,
+            deadline_s=self._deadline_s,
+            slow_s=usual_s if hedging else math.inf,
+        )
+
+    # -- the end -----------------------------------------------------------------------------
+
+    async def _fail(self, fault: Fault | None, action: Return | Refuse | GiveUp) -> StreamReport:
+        stream = self._stream
+        stream.settle()
+        told = explain(fault, action, stream.machine.state, self._attempts, begun=stream.began)
+        report = self._end(told.code or "refused", finish="")
+        await self._sink.fail(
+            Failure(
+                status=told.status,
+                message=told.message,
+                type=told.type,
+                code=told.code,
+                param=told.param,
+                retry_after_s=told.retry_after_s,
+                begun=stream.began,
+                report=report,
+            )
+        )
+        return report
+
+    def _end(self, outcome: str, *, finish: str) -> StreamReport:
+        self._stream.machine.break_off()
+        report = self._report(outcome, finish=finish)
+        self._stream.close_record(outcome, keep_s=self._means.retention.interrupted_s)
+        self._means.tell(StreamEnded(report=report))
+        return report
+
+    def _meter(self, target: Target, style: str) -> Meter:
+        return Meter(
+            self._clock,
+            origin_s=self._started_s,
+            number=self._begun_attempts,
+            target=target.name,
+            model=target.model,
+            style=style,
+            prompt_chars=self._stream.request.prompt_chars,
+        )
+
+    def _report(self, outcome: str, *, finish: str) -> StreamReport:
+        stream = self._stream
+        first_s = stream.first_output_s
+        now_s = self._clock.now_s()
+        attempts = tuple(sorted(self._attempts, key=lambda one: one.number))
+        return StreamReport(
+            stream_id=stream.head.stream_id,
+            route=self._route.name,
+            outcome=outcome,
+            started_unix_s=stream.head.created,
+            duration_ms=1000 * (now_s - self._started_s),
+            first_output_ms=None if first_s is None else 1000 * (first_s - self._started_s),
+            attempts=attempts,
+            failovers=tuple(stream.failovers),
+            superseded=tuple(stream.machine.superseded),
+            delivered_chars=stream.machine.delivered_chars,
+            committed_chars=stream.machine.committed_chars,
+            boundaries=stream.machine.boundaries,
+            usage=add_usage(attempts),
+            finish=finish,
+        )
+
+
+def _in_context(fault: Fault | None, asked: Asked) -> Fault | None:
+    """A refused prefix means something only where one was sent."""
+    if fault is not None and fault.verdict is Verdict.PREFIX_REFUSED and asked.sent is None:
+        return msgspec.structs.replace(fault, verdict=Verdict.REQUEST)
+    return fault
