@@ -141,7 +141,7 @@ def test_the_defaults_are_the_documented_ones() -> None:
     assert (server.max_body_bytes, server.max_header_bytes) == (10_485_760, 32_768)
     assert (server.commit_headers_after_s, server.drain_s) == (10, 30)
     assert (record.url, record.resume_window_s, record.retain_s) == (None, 120, 0)
-    assert (health.eject_after, health.cool_down_s, health.max_cool_down_s) == (3, 10, 300)
+    assert (health.eject_after, health.cool_down_s, health.max_cool_down_s) == (3, 10, 30)
     route = config.routes["chat"]
     limits = route.timeouts
     assert (limits.connect_s, limits.first_output_s, limits.idle_s) == (2, 15, 5)
