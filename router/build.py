@@ -29,13 +29,13 @@ from router.config.schema import Provider as ProviderConfig
 from router.config.schema import Route as RouteConfig
 from router.config.schema import Target as TargetConfig
 from router.core.boundary import make_boundary
-from router.engine.attempt import Upstream, make_tls
 from router.engine.clock import Clock, LoopClock
 from router.engine.engine import Engine
 from router.engine.health import Health, HealthPolicy
 from router.engine.observe import Observer, Observers
 from router.engine.route import Route, Stall, Target
 from router.engine.run import Retention
+from router.engine.upstream import Upstream, make_tls
 from router.errors import ConfigError
 from router.logs import LogObserver, set_up_logging
 from router.providers.openai import make_provider

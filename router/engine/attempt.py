@@ -1,7 +1,7 @@
-"""One upstream call: opened, read, closed. The only place that knows the HTTP client.
+"""One upstream call: opened, read, closed.
 
-Whatever the client library, the socket or the clock does becomes a canonical event or a `Fault`
-here, and nowhere else.
+Whatever the connection, the provider or the clock does becomes a canonical event or a `Fault` here,
+and nowhere else.
 """
 
 from __future__ import annotations
@@ -9,29 +9,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from types import MappingProxyType
 
-import aiohttp
-import httpx
-from httpx_aiohttp import AiohttpTransport
-
 from router.core.events import Done, Event, Failed, Reasoning, Refusal, Text, ToolCall
 from router.core.faults import Fault, FaultKind, Verdict
 from router.engine.clock import Clock, Expired, Watch
+from router.engine.upstream import (
+    DECODING_ERRORS,
+    TRANSPORT_ERRORS,
+    Response,
+    Upstream,
+    body_of,
+)
 from router.providers.base import MAX_ERROR_BODY_BYTES, Provider, UpstreamRequest
-
-KEEPALIVE_S = 30.0
-"""How long an idle upstream connection is kept for the next request."""
-
-READ_BUFFER_BYTES = 65_536
-"""Bound on what is buffered of an upstream body that the client does not take: beyond twice this
-the socket is not read, and the provider is slowed down by TCP itself."""
-
-MAX_CODED_BODY_BYTES = 64 * 1024 * 1024
-"""Bound on a compressed upstream body, which nobody asked for."""
 
 FINISH_GRACE_S = 0.5
 """How long after a finish the usage, late text and `[DONE]` are waited for."""
@@ -40,9 +32,6 @@ RELEASE_GRACE_S = 0.1
 """How long the end of a finished body is waited for, so that its connection can be used again."""
 
 _PROGRESS = (Text, Reasoning, ToolCall, Refusal)
-
-_CLOSED_EARLY = (httpx.HTTPError, aiohttp.ClientError, OSError, EOFError)
-"""What the transport raises; aiohttp's own slip through where httpx has no equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,70 +51,6 @@ class Limits:
     idle_s: float
     deadline_s: float
     slow_s: float = math.inf
-
-
-def make_tls() -> ssl.SSLContext:
-    """TLS settings for every provider: making them takes 20 ms, so they are made once."""
-    return httpx.create_ssl_context()
-
-
-class Upstream:
-    """The long-lived connections to one provider.
-
-    Args:
-        transport: None makes the real one; tests may pass another.
-        verify: TLS settings, from `make_tls`.
-    """
-
-    def __init__(
-        self,
-        *,
-        transport: httpx.AsyncBaseTransport | None = None,
-        verify: ssl.SSLContext | bool = True,
-    ) -> None:
-        self._transport = transport or AiohttpTransport(
-            verify=verify, client=_session_factory(verify)
-        )
-
-    async def send(self, request: UpstreamRequest, *, connect_s: float) -> httpx.Response:
-        """Send a request.
-
-        Args:
-            request: what to send.
-            connect_s: limit for the connection, in seconds.
-
-        Returns:
-            The response, its body unread.
-        """
-        return await self._transport.handle_async_request(
-            httpx.Request(
-                request.method,
-                request.url,
-                headers=list(request.headers),
-                content=request.body,
-                extensions={"timeout": {"connect": connect_s}},
-            )
-        )
-
-    async def aclose(self) -> None:
-        """Close every connection."""
-        await self._transport.aclose()
-
-
-def _session_factory(verify: ssl.SSLContext | bool) -> Callable[[], aiohttp.ClientSession]:
-    def make() -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=0,  # streams are limited where they come in, not where they go out
-                keepalive_timeout=KEEPALIVE_S,
-                ssl=verify,
-            ),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            read_bufsize=READ_BUFFER_BYTES,
-            auto_decompress=False,
-        )
-
-    return make
 
 
 class Attempt:
@@ -153,7 +78,7 @@ class Attempt:
         self._limits = limits
         self._clock = clock
         self._reader = provider.reader()
-        self._response: httpx.Response | None = None
+        self._response: Response | None = None
         self._body: AsyncIterator[bytes] | None = None
         self._watch = Watch(clock)
         self._wait_kind = FaultKind.FIRST_OUTPUT_TIMEOUT
@@ -182,13 +107,12 @@ class Attempt:
                 )
                 self._response = response
                 if response.status_code // 100 == 2:
-                    coded = response.headers.get("content-encoding", "identity") != "identity"
-                    self._body = aiter(_decoded(response) if coded else response.stream)  # type: ignore[arg-type]
+                    self._body = body_of(response)
                     return None
-                body = await _head_of(response.stream)  # type: ignore[arg-type]
+                body = await _head_of(body_of(response))
         except Expired:
             return self._expired()
-        except _CLOSED_EARLY as error:
+        except TRANSPORT_ERRORS as error:
             return _connect_fault(error)
         headers = MappingProxyType({k.lower(): v for k, v in response.headers.items()})
         return self._provider.classify(response.status_code, headers, body)
@@ -215,9 +139,9 @@ class Attempt:
             return self._reader.close()
         except Expired:
             return self._failed(self._expired())
-        except httpx.DecodingError as error:
+        except DECODING_ERRORS as error:
             return self._failed(_malformed(f"the body cannot be decoded: {error}"))
-        except _CLOSED_EARLY as error:
+        except TRANSPORT_ERRORS as error:
             # Whole events were given already; the rest of a broken one is nobody's text.
             return self._failed(_cut_fault(error))
         events = self._reader.feed(data)
@@ -284,12 +208,12 @@ class Attempt:
             self._watch.stop()
             response, self._response = self._response, None
             if response is not None:
-                with contextlib.suppress(*_CLOSED_EARLY):
+                with contextlib.suppress(*TRANSPORT_ERRORS):
                     await response.aclose()
 
     async def _run_out(self, body: AsyncIterator[bytes]) -> None:
         self._watch.due_s = self._clock.now_s() + RELEASE_GRACE_S
-        with contextlib.suppress(Expired, httpx.DecodingError, *_CLOSED_EARLY), self._watch:
+        with contextlib.suppress(Expired, *DECODING_ERRORS, *TRANSPORT_ERRORS), self._watch:
             async for _ in body:
                 pass
 
@@ -321,22 +245,12 @@ class Attempt:
 async def _head_of(stream: AsyncIterator[bytes]) -> bytes:
     """At most the first `MAX_ERROR_BODY_BYTES`; a body that breaks off gives what came."""
     head = bytearray()
-    with contextlib.suppress(*_CLOSED_EARLY):
+    with contextlib.suppress(*TRANSPORT_ERRORS):
         async for data in stream:
             head += data
             if len(head) >= MAX_ERROR_BODY_BYTES:
                 break
     return bytes(head[:MAX_ERROR_BODY_BYTES])
-
-
-async def _decoded(response: httpx.Response) -> AsyncIterator[bytes]:
-    """A compressed body although `identity` was asked for: decoded, within a bound."""
-    total = 0
-    async for data in response.aiter_bytes():
-        total += len(data)
-        if total > MAX_CODED_BODY_BYTES:
-            raise httpx.DecodingError(f"more than {MAX_CODED_BODY_BYTES} bytes")
-        yield data
 
 
 def _connect_fault(error: BaseException) -> Fault:

@@ -10,7 +10,7 @@ from router.engine.clock import Clock
 from router.engine.health import Health
 from router.engine.observe import Observers
 from router.engine.report import StreamReport
-from router.engine.route import Route, Target
+from router.engine.route import Route
 from router.engine.run import Means, Retention, Run
 from router.engine.sink import Sink
 from router.engine.stream import Stream
@@ -92,9 +92,5 @@ class Engine:
             store=self.store,
             clock=self.clock,
             tell=self._means.tell,
-            on_answering=self._answering,
         )
         return await Run(self._means, stream, route, sink).run()
-
-    def _answering(self, target: Target) -> None:
-        self.health.answering(target.name)

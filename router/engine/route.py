@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from router.core.boundary import Boundary
-from router.engine.attempt import Upstream
 from router.engine.gaps import Gaps
+from router.engine.upstream import Upstream
 from router.providers.base import Provider
 
 

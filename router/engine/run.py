@@ -140,6 +140,8 @@ class Run:
         self._tried = [_Tried() for _ in route.targets]
         self._retries_in_a_row = 0
         self._report_at_end: StreamReport | None = None
+        self._cool: Callable[[], None] | None = None
+        stream.on_answering = self._answering
 
     async def run(self) -> StreamReport:
         """Go on until the client has a finish or an error.
@@ -155,6 +157,23 @@ class Run:
         except Exception:
             self._abandon("internal_error")
             raise
+        finally:
+            if self._cool is not None:
+                self._cool()
+
+    def _answering(self, target: Target) -> None:
+        """Output has come: the target is well, and the next one's connection is kept warm, so that
+        a failover does not begin with a handshake."""
+        self._means.health.answering(target.name)
+        if self._cool is not None:
+            self._cool()
+            self._cool = None
+        others = (one for one in self._route.targets if one is not target)
+        standby = next((one for one in others if self._means.health.available(one.name)), None)
+        if standby is not None:
+            self._cool = standby.upstream.keep_warm(
+                standby.provider.url, connect_s=standby.connect_s
+            )
 
     def _abandon(self, outcome: str) -> None:
         """Nobody listens any more, or we have a bug: keep the books and the record honest."""

@@ -105,7 +105,6 @@ class Stream:
         store: the failover records.
         clock: where time comes from.
         tell: the observers.
-        on_answering: told once per attempt that its target has sent output.
     """
 
     def __init__(
@@ -118,10 +117,10 @@ class Stream:
         store: RecordStore,
         clock: Clock,
         tell: Observers,
-        on_answering: Callable[[Target], None],
     ) -> None:
         self.head = head
-        self._on_answering = on_answering
+        self.on_answering: Callable[[Target], None] | None = None
+        """Told once per attempt that its target has sent output."""
         self.request = request
         self.machine = CommitMachine()
         self.failovers: list[FailoverReport] = []
@@ -288,8 +287,8 @@ class Stream:
             if fault is not None:
                 break
         if chunks:
-            if not meter.chunks:
-                self._on_answering(target)
+            if not meter.chunks and self.on_answering is not None:
+                self.on_answering(target)
             meter.output(chunks, chars)
         if out:
             await self._deliver(out, texts, meter, target)

@@ -65,6 +65,11 @@ class Provider(Protocol):
     """One configured target, seen as request builder and answer reader. Pure and shareable."""
 
     @property
+    def url(self) -> str:
+        """Where an original question is sent; a continuation goes to the same host."""
+        ...
+
+    @property
     def continuation(self) -> ContinuationStyle:
         """This target's style: the family's default for its model, with configured overrides."""
         ...
