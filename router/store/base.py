@@ -7,7 +7,7 @@ boundaries, and only by appending.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -57,7 +57,18 @@ class Record:
 
 
 class RecordWriter(Protocol):
-    """The one writer of a stream's record under one epoch. No call waits."""
+    """The one writer of a stream's record under one epoch. No call waits.
+
+    Attributes:
+        on_fenced: called once when a newer epoch is seen, from the event loop or from within
+            another stream's takeover; it may only set a flag or cancel something.
+        source: gives the whole committed text, at least up to the last commit. With it a record
+            that lost text (the queue overflowed, the store came back empty) catches up; without it
+            such a record is marked stale. Only called after such a loss.
+    """
+
+    on_fenced: Callable[[], None] | None
+    source: Callable[[], str] | None
 
     @property
     def epoch(self) -> int:
@@ -73,7 +84,7 @@ class RecordWriter(Protocol):
         """Move the record to the next boundary.
 
         Args:
-            delta: text since the last commit, not empty.
+            delta: text since the last commit; empty to replace facts only, which is no boundary.
             at_chars: committed length before this commit, in characters; the store refuses a commit
                 that does not fit the length it holds.
             meta: facts to replace, or None.

@@ -1,0 +1,393 @@
+"""What one stream still has to tell the store: a pure state machine, no I/O.
+
+Everything that waits is coalesced into one `Write`, so however much piles up, a stream costs one
+command. One write is under way at a time and is repeated exactly as it was until it is answered:
+the store recognises a repetition, so a lost reply does no harm. Committed text that was answered
+is not kept; how the waiting text relates to what the store holds is a `Fit`:
+
+    FOLLOWS --drop, refused commit--> UNKNOWN --marked, no source--> MARKED
+       ^  \\--store holds less--> BEHIND <--marked, source-- UNKNOWN
+       \\--caught up-- BEHIND
+
+A stream that lost text is first marked stale in the store. If its owner gave a `source` (a way to
+ask for the whole committed text), the missing piece is then appended and the mark taken off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from router.store.base import Record, RecordHead
+from router.store.codec import encode_head, encode_meta, encode_text
+
+WHEREVER = -1
+"""`Write.at_chars` of a write that only marks the record stale (and may close it)."""
+
+MAX_RECOVERIES = 3
+"""Attempts to catch up that may be refused in a row before the record is left marked stale."""
+
+FENCED, MISSING, FOREIGN, REFUSED = -1, -2, -3, -4
+"""Answers below zero: a newer epoch; no such record; not ours to touch; the store will not."""
+MISMATCH = -10
+"""`MISMATCH - n`: the record holds `n` characters, which is not where the write begins."""
+
+
+class Fit(Enum):
+    """How the text that waits relates to the text that the store holds."""
+
+    FOLLOWS = "follows"
+    UNKNOWN = "unknown"
+    BEHIND = "behind"
+    MARKED = "marked"
+
+
+class Write(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One command to the store.
+
+    Args:
+        stream_id: whose record.
+        epoch: the writer's fencing number.
+        head: the head as JSON if the record may have to be created, else empty.
+        at_chars: characters that the record must hold, or `WHEREVER`.
+        at_bytes: the same in bytes.
+        delta: text to append.
+        chars: characters that the owner has committed with this.
+        boundaries: commits so far, these included.
+        meta: facts as JSON, or empty to leave them.
+        outcome: how the stream ended, or "".
+        keep_ms: milliseconds that a closed record is kept; 0 deletes it.
+        mends: the record is whole with this; a stale mark is taken off. Others leave the mark, so
+            that an older command that arrives late cannot take it off.
+        repeated: an earlier command of this stream may still arrive, so a deletion must leave a
+            tombstone for it to fail at.
+        commits: commits that were merged into this.
+    """
+
+    stream_id: str
+    epoch: int
+    head: bytes
+    at_chars: int
+    at_bytes: int
+    delta: bytes
+    chars: int
+    boundaries: int
+    meta: bytes
+    outcome: str
+    keep_ms: int
+    mends: bool
+    repeated: bool
+    commits: int
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of one store, since it started.
+
+    Args:
+        commits_queued: commits accepted.
+        commits_sent: commits that the store has confirmed.
+        commits_dropped: commits whose text was lost to overflow, or came after such a loss.
+        commits_moot: commits that were still waiting when their stream completed.
+        commits_refused: commits that did not fit the committed length: a bug in the caller.
+        commands: commands confirmed.
+        stale: times that a record was left behind.
+        recovered: times that a record caught up again.
+        fenced: writers that met a newer epoch.
+        foreign: writers whose key held what is not ours, or that the store refuses.
+        failures: batches that failed or timed out.
+        reconnects: times that the store answered again after failures.
+        forgotten: streams put out of a full queue.
+        evicted: records put out of a full memory.
+    """
+
+    commits_queued: int = 0
+    commits_sent: int = 0
+    commits_dropped: int = 0
+    commits_moot: int = 0
+    commits_refused: int = 0
+    commands: int = 0
+    stale: int = 0
+    recovered: int = 0
+    fenced: int = 0
+    foreign: int = 0
+    failures: int = 0
+    reconnects: int = 0
+    forgotten: int = 0
+    evicted: int = 0
+
+    def as_dict(self) -> dict[str, int]:
+        """Name to count."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+class Backlog:
+    """One stream under one epoch, as seen from its owner's side of the wire.
+
+    Args:
+        head: what was known at opening.
+        tally: the store's counts.
+        resumed: the record that was taken over, or None for a new one.
+    """
+
+    __slots__ = (
+        "_commits", "_create", "_end", "_fit", "_from_bytes",
+        "_from_chars", "_head", "_held", "_mends", "_meta", "_meta_due",
+        "_parts", "_recoveries", "_repeated", "_size", "_tally", "_under_way", "boundaries",
+        "chars", "epoch", "fenced", "head", "on_fenced", "on_wire", "over", "source", "weight",
+    )  # fmt: skip
+
+    def __init__(self, head: RecordHead, tally: Tally, *, resumed: Record | None = None) -> None:
+        self.head = head
+        self._head = encode_head(head)
+        self._tally = tally
+        self.epoch = resumed.epoch if resumed else 1
+        self.chars = self._from_chars = len(resumed.text) if resumed else 0
+        self._from_bytes = len(encode_text(resumed.text)) if resumed else 0
+        self.boundaries = resumed.boundaries if resumed else 0
+        self._create = resumed is None
+        self._mends = resumed is not None and resumed.stale
+        self._fit = Fit.FOLLOWS
+        self._held = 0
+        self._recoveries = 0
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._commits = 0
+        self._meta = b""
+        self._meta_due = False
+        self._end: tuple[str, int] | None = None
+        self._under_way: Write | None = None
+        self._repeated = False
+        self.on_wire = False
+        self.weight = 0
+        self.over = False
+        self.fenced = False
+        self.on_fenced: Callable[[], None] | None = None
+        self.source: Callable[[], str] | None = None
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `take` would give something."""
+        return not self.over and bool(
+            self._under_way
+            or self._parts
+            or self._end
+            or self._create
+            or self._fit in (Fit.UNKNOWN, Fit.BEHIND)
+            or (self._meta_due and self._fit is Fit.FOLLOWS)
+        )
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Text held here and not on the wire at this moment."""
+        if self._under_way is None or self.on_wire:
+            return self._size
+        return self._size + len(self._under_way.delta)
+
+    # What the owner says.
+
+    def commit(self, delta: str, at_chars: int, meta: Mapping[str, Any] | None) -> None:
+        """The owner moved to its next boundary; see `RecordWriter.commit`."""
+        if self.over or self._end:
+            return
+        if at_chars != self.chars:
+            self._refuse()
+            return
+        if meta is not None:
+            self._meta, self._meta_due = encode_meta(meta), True
+        if delta:
+            self._append(delta)
+
+    def close(self, outcome: str, keep_s: float) -> None:
+        """The stream ended; see `RecordWriter.close`."""
+        if self.over or self._end:
+            return
+        self._end = (outcome or "closed", max(0, round(keep_s * 1000)))
+        if self._end[1] == 0:
+            self._tally.commits_moot += self._commits
+            self._forget_text()
+            self.over = self._create and self._under_way is None and not self._repeated
+
+    def drop(self) -> None:
+        """Give up the text that waits, to make room; the record will be marked stale."""
+        lost = self._commits
+        if self._under_way and not self.on_wire:
+            lost += self._under_way.commits
+            self._under_way = None
+            self._repeated = True
+            self._meta_due = bool(self._meta)
+        if lost:
+            self._lose(Fit.UNKNOWN, commits=lost)
+
+    # What goes to the store.
+
+    def take(self) -> Write | None:
+        """The next write: the one under way again, or all that waits as one; None for nothing."""
+        if self._under_way:
+            self._repeated = True
+        elif self.has_work:
+            self._under_way = self._next()
+            self._forget_text()
+        return self._under_way
+
+    def settle(self, answer: int) -> None:
+        """The store answered the write under way.
+
+        Args:
+            answer: characters that the record holds now, or one of the codes below zero.
+        """
+        write = self._under_way
+        assert write is not None, "an answer to no question"  # noqa: S101 - a bug, never weather
+        self._under_way = None
+        self._tally.commands += 1
+        if answer >= 0:
+            self._confirmed(write, answer)
+        elif answer == MISSING:
+            self._missing(write)
+        elif answer <= MISMATCH:
+            self._fell_behind(MISMATCH - answer, write.commits)
+        else:
+            self._turned_away(write, fenced=answer == FENCED)
+
+    def _next(self) -> Write:
+        if self._end and self._end[1] == 0:
+            return self._write(WHEREVER, 0, b"")
+        if self._fit is Fit.BEHIND:
+            return self._catch_up()
+        if self._fit is Fit.FOLLOWS:
+            write = self._write(self._from_chars, self._from_bytes, b"".join(self._parts))
+            self._from_chars, self._from_bytes = self.chars, self._from_bytes + len(write.delta)
+            return write
+        can_mend = self._fit is Fit.UNKNOWN and self.source is not None
+        return self._write(WHEREVER, 0, b"", closing=not can_mend)
+
+    def _write(self, at_chars: int, at_bytes: int, delta: bytes, *, closing: bool = True) -> Write:
+        outcome, keep_ms = self._end if self._end and closing else ("", 0)
+        appends = at_chars != WHEREVER
+        due = appends and (self._meta_due or self._create)
+        self._meta_due = False
+        return Write(
+            stream_id=self.head.stream_id,
+            epoch=self.epoch,
+            head=self._head if self._create else b"",
+            at_chars=at_chars,
+            at_bytes=at_bytes,
+            delta=delta,
+            chars=self.chars,
+            boundaries=self.boundaries,
+            meta=self._meta if due else b"",
+            outcome=outcome,
+            keep_ms=keep_ms,
+            mends=self._fit is Fit.BEHIND or (self._mends and bool(delta)),
+            repeated=self._repeated,
+            commits=self._commits,
+        )
+
+    def _catch_up(self) -> Write:
+        text = self._ask_source()
+        if len(text) < self.chars:
+            self.source, self._fit = None, Fit.UNKNOWN
+            return self._write(WHEREVER, 0, b"")
+        self._meta_due = bool(self._meta)
+        at_bytes = len(encode_text(text[: self._held]))
+        return self._write(self._held, at_bytes, encode_text(text[self._held :]))
+
+    def _ask_source(self) -> str:
+        try:
+            return self.source()[: self.chars] if self.source else ""
+        except Exception:  # noqa: BLE001 - the owner's code; its stream's record is then stale
+            return ""
+
+    # What the answers mean.
+
+    def _confirmed(self, write: Write, held: int) -> None:
+        self._create = False
+        if write.outcome:
+            self._tally.commits_sent += write.commits
+            self._finish()
+        elif write.at_chars == WHEREVER:
+            self._fell_behind(held, 0)
+        else:
+            self._appended(write)
+
+    def _appended(self, write: Write) -> None:
+        self._tally.commits_sent += write.commits
+        self._recoveries = 0
+        self._mends = self._mends and not write.delta
+        if self._fit is not Fit.BEHIND:
+            return
+        self._held = write.chars
+        if write.chars == self.chars:
+            self._fit = Fit.FOLLOWS
+            self._tally.recovered += 1
+            self._from_chars, self._from_bytes = self.chars, write.at_bytes + len(write.delta)
+
+    def _missing(self, write: Write) -> None:
+        self._create = True
+        if self._fit is Fit.FOLLOWS and write.at_chars == 0:
+            self._parts.insert(0, write.delta)
+            self._size += len(write.delta)
+            self._commits += write.commits
+            self._from_chars = self._from_bytes = 0
+        else:
+            fit = Fit.BEHIND if self.source else Fit.UNKNOWN
+            self._lose(fit, commits=self._commits + write.commits)
+
+    def _fell_behind(self, held: int, commits: int) -> None:
+        self._create = False
+        self._recoveries += 1
+        if held > self.chars or self._recoveries > MAX_RECOVERIES:
+            self.source = None
+        fit = Fit.BEHIND if self.source else Fit.MARKED
+        self._lose(fit, held=held, commits=self._commits + commits)
+
+    def _turned_away(self, write: Write, *, fenced: bool) -> None:
+        self.fenced = fenced
+        self._tally.fenced += fenced
+        self._tally.foreign += not fenced
+        self._tally.commits_dropped += self._commits + write.commits
+        self._finish()
+
+    def _lose(self, fit: Fit, *, commits: int, held: int = 0) -> None:
+        self._tally.stale += self._fit is Fit.FOLLOWS
+        self._tally.commits_dropped += commits
+        self._forget_text()
+        self._fit, self._held = fit, held
+
+    def _finish(self) -> None:
+        self.over = True
+        self._forget_text()
+        self.source = None
+
+    # Small bookkeeping.
+
+    def _append(self, delta: str) -> None:
+        at_chars = self.chars
+        self.chars += len(delta)
+        self.boundaries += 1
+        self._tally.commits_queued += 1
+        if self._fit is Fit.FOLLOWS:
+            part = encode_text(delta)
+            self._parts.append(part)
+            self._size += len(part)
+            self._commits += 1
+        else:
+            self._tally.commits_dropped += 1
+            if self._fit is Fit.MARKED and self._held >= at_chars:
+                self._fit = Fit.UNKNOWN  # the mark found nothing missing then; now it will
+
+    def _refuse(self) -> None:
+        self._tally.commits_refused += 1
+        if self.source is None and self._fit is not Fit.FOLLOWS:
+            return
+        self.source = None
+        self.chars += 1  # beyond whatever the record will hold, so that it is marked
+        self._lose(Fit.UNKNOWN, commits=self._commits)
+
+    def _forget_text(self) -> None:
+        self._parts.clear()
+        self._size = self._commits = 0
