@@ -76,7 +76,12 @@ def build(
     )
     url = config.record.url
     engine = Engine(
-        store=make_store(url.get_secret_value() if url else None),
+        store=make_store(
+            url.get_secret_value() if url else None,
+            # A record must outlive the longest silence between two commits of a live stream.
+            ttl_s=config.record.resume_window_s
+            + max(route.timeouts.total_s for route in config.routes.values()),
+        ),
         health=Health(policy, clock, tell),
         clock=clock,
         tell=tell,

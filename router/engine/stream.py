@@ -358,9 +358,14 @@ class Stream:
         self.began = True
         self.first_output_s = self._clock.now_s()
         self._record = self._store.open(self.head)
+        # Asked only after the store has lost something: the record catches up from our own copy.
+        self._record.source = self._committed_text
         await self._sink.open(
             StreamHead(stream_id=self.head.stream_id, target=target.name, model=meter.model)
         )
+
+    def _committed_text(self) -> str:
+        return self.machine.committed_text
 
     def _note_rare(self, out: list[Event]) -> None:
         """Remember what forbids a failover or a finish."""
