@@ -84,7 +84,7 @@ def routed(
     urls = [one if isinstance(one, str) else f"{one.base_url}" for one in providers]
     named = {
         f"p{at}": {
-            "type": types[at] if at < len(types) else "openai-compatible",
+            "type": types[at - 1] if at <= len(types) else "openai-compatible",
             "base_url": url,
         }
         for at, url in enumerate(urls, 1)
