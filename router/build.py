@@ -14,15 +14,14 @@ import os
 import random
 import signal
 import socket
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from router.api.app import App
-from router.api.server import Lifespan, Server, listen
+from router.api.server import LATE_S, Lifespan, Server, listen
 from router.api.serving import Generation, Serving, Settings
+from router.api.workers import PARENT_VARIABLE, Workers
 from router.config import Config, load_config
 from router.config.schema import Continuation
 from router.config.schema import Provider as ProviderConfig
@@ -44,8 +43,8 @@ from router.store import make_store
 
 _log = logging.getLogger("router")
 
-WORKER_PAUSE_S = 1.0
-"""Between a worker's end and its replacement, in seconds."""
+STOP_SPARE_S = 5.0
+"""How much longer than they should take to stop, workers are given before they are killed."""
 
 
 def build(
@@ -67,7 +66,7 @@ def build(
         What `App` serves. Its engine's store is not started yet.
     """
     clock = clock or LoopClock()
-    tell = Observers(observers, on_error=lambda error: _log.error("observer: %r", error))
+    tell = Observers(observers, on_error=_observer_failed)
     policy = HealthPolicy(
         eject_after=config.health.eject_after,
         eject_rate=config.health.eject_rate,
@@ -91,6 +90,10 @@ def build(
         random=random_number,
     )
     return Serving(engine, make_generation(config, clock))
+
+
+def _observer_failed(error: Exception) -> None:
+    _log.error("an observer failed", exc_info=error)
 
 
 def make_generation(config: Config, clock: Clock) -> Generation:
@@ -202,7 +205,8 @@ def serve(
     """
     set_up_logging(sys.stderr)
     if fd is not None:
-        return _serve_one(config, path, socket.socket(fileno=fd))
+        parent = int(os.environ.get(PARENT_VARIABLE, os.getppid()))
+        return _serve_one(config, path, socket.socket(fileno=fd), parent)
     try:
         sock = listen(host, port)
     except OSError as error:
@@ -210,45 +214,59 @@ def serve(
         return 1
     with sock:
         if workers > 1:
-            return _serve_many(path, sock, workers)
-        return _serve_one(config, path, sock)
+            return _serve_many(config, path, sock, workers)
+        return _serve_one(config, path, sock, None)
 
 
-def _serve_one(config: Config, path: Path, sock: socket.socket) -> int:
+def _serve_one(config: Config, path: Path, sock: socket.socket, parent: int | None) -> int:
+    # Until there is a handler, a SIGHUP waits; it would end the process.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     host, port = sock.getsockname()[:2]
-    reload = _Reload(path, host)
+    process = _Process(config, path, host)
     server = Server(
-        Lifespan(reload, functools.partial(reload.start, config), reload.stop),
+        Lifespan(process, process.start, process.stop),
         host=host,
         port=port,
         max_header_bytes=config.server.max_header_bytes,
         drain_s=config.server.drain_s,
+        stopping=process.drain,
+        late=process.interrupt,
+        parent=parent,
     )
-    _log.info("listening on http://%s:%s", host, port)
     server.run(sockets=[sock])
     return 0 if server.started else 1
 
 
-class _Reload:
-    """The application of one process, and its reaction to SIGHUP."""
+class _Process:
+    """The application of one process, and its reactions to signals."""
 
-    def __init__(self, path: Path, host: str) -> None:
+    def __init__(self, config: Config, path: Path, host: str) -> None:
+        self._config = config
         self._path = path
         self._host = host
         self._serving: Serving | None = None
         self._app: App | None = None
 
-    async def start(self, config: Config) -> None:
-        self._serving = build(config, observers=(LogObserver(logging.getLogger("router.stream")),))
+    async def start(self) -> None:
+        observer = LogObserver(logging.getLogger("router.stream"))
+        self._serving = build(self._config, observers=(observer,))
         self._app = App(self._serving)
         await self._serving.engine.store.start()
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
 
     async def stop(self) -> None:
         if self._serving is not None:
-            self._serving.draining = True
             await self._serving.aclose()
             await self._serving.engine.store.aclose()
+
+    def drain(self) -> None:
+        if self._serving is not None:
+            self._serving.draining = True
+
+    def interrupt(self) -> None:
+        if self._serving is not None:
+            self._serving.interrupt()
 
     async def __call__(self, *args: object) -> None:
         assert self._app is not None  # noqa: S101 - the server waits for `start`
@@ -257,7 +275,7 @@ class _Reload:
     def _reload(self) -> None:
         """A bad file changes nothing; live streams finish on the old configuration."""
         serving = self._serving
-        if serving is None:
+        if serving is None or serving.draining:
             return
         try:
             # The address in force counts: a file without keys may not open a public one.
@@ -267,35 +285,26 @@ class _Reload:
             return
         serving.replace(make_generation(config, serving.engine.clock))
         _log.info("reloaded %s: %d routes", self._path, len(config.routes))
+        fixed = _only_at_start(self._config, config)
+        if fixed:
+            _log.warning("changed, and read only at start: %s; restart for it", ", ".join(fixed))
 
 
-def _serve_many(path: Path, sock: socket.socket, workers: int) -> int:
-    """A parent that starts workers, passes signals on, and replaces one that dies."""
+def _only_at_start(old: Config, new: Config) -> list[str]:
+    """What differs between two configurations and is not replaced by a reload."""
+    pairs: Mapping[str, tuple[object, object]] = {
+        "server.max_header_bytes": (old.server.max_header_bytes, new.server.max_header_bytes),
+        "server.drain_s": (old.server.drain_s, new.server.drain_s),
+        "record": (old.record, new.record),
+        "health": (old.health, new.health),
+    }
+    return [name for name, (before, after) in pairs.items() if before != after]
+
+
+def _serve_many(config: Config, path: Path, sock: socket.socket, count: int) -> int:
     host, port = sock.getsockname()[:2]
     command = [sys.executable, "-m", "router", "serve", str(path), "--fd", str(sock.fileno())]
     command += ["--host", str(host), "--port", str(port)]
-    children: list[subprocess.Popen[bytes]] = []
-    stopping = False
-
-    def start() -> subprocess.Popen[bytes]:
-        return subprocess.Popen(command, pass_fds=[sock.fileno()])  # noqa: S603 - our own command
-
-    def forward(number: int, _: object) -> None:
-        nonlocal stopping
-        stopping = stopping or number in (signal.SIGTERM, signal.SIGINT)
-        for child in children:
-            child.send_signal(number)
-
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, forward)
-    children.extend(start() for _ in range(workers))
-    while children:
-        pid, status = os.wait()
-        children[:] = [child for child in children if child.pid != pid]
-        if not stopping:
-            _log.error("worker %d ended (%d) and is replaced", pid, status)
-            # A worker that cannot start (its file is broken meanwhile) must not be a busy loop.
-            time.sleep(WORKER_PAUSE_S)
-        if not stopping:
-            children.append(start())
-    return 0
+    _log.info("%d workers on http://%s:%s", count, host, port)
+    stop_s = config.server.drain_s + 2 * LATE_S + STOP_SPARE_S
+    return Workers(command, count=count, sock=sock, stop_s=stop_s).run()

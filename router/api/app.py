@@ -1,21 +1,30 @@
-"""The application: one door, the streaming routes right behind it, FastAPI for everything else."""
+"""The application: one door, the streaming routes right behind it, FastAPI for everything else.
+
+There is no page of API documentation: what FastAPI would generate knows nothing of the one route
+that matters, and a page that loads scripts from elsewhere has no place beside keys. `docs/wire.md`
+is the documentation.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from fastapi import Depends, FastAPI, Request
-from fastapi.exceptions import HTTPException
+from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
-from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.exceptions import HTTPException
 
 from router import __version__
-from router.api.asgi import Receive, Scope, Send, send_error
-from router.api.chat import ChatCompletions, authorize
+from router.api.asgi import Receive, Scope, Send, headers_of, send_error
+from router.api.chat import ChatCompletions, authorize, internal_error, unknown_model
 from router.api.serving import Serving
 from router.errors import RequestError
 from router.wire.openai import error_object
+
+MAX_QUOTED_CHARS = 200
+"""Bound on a client's own words when an error quotes them."""
+
+_CODES = {404: "not_found", 405: "method_not_allowed"}
 
 
 class App:
@@ -26,6 +35,7 @@ class App:
     """
 
     def __init__(self, serving: Serving) -> None:
+        self._serving = serving
         self._streaming: Mapping[str, ChatCompletions] = {
             "/v1/chat/completions": ChatCompletions(serving)
         }
@@ -39,17 +49,25 @@ class App:
             receive: its messages.
             send: takes the response.
         """
-        endpoint = self._streaming.get(scope.get("path", ""))
-        if endpoint is None or scope["type"] != "http":
-            await self._rest(scope, receive, send)
-        elif scope["method"] != "POST":
-            await send_error(send, _method_not_allowed(scope))
-        else:
+        path = scope.get("path", "")
+        endpoint = self._streaming.get(path)
+        if endpoint is not None and scope["method"] == "POST":
             await endpoint(scope, receive, send)
+            return
+        try:
+            if path == "/v1" or path.startswith("/v1/"):
+                # Whatever is there, or not: who has no key learns nothing.
+                authorize(self._serving.generation, headers_of(scope))
+            if endpoint is not None:
+                raise _method_not_allowed(scope)
+        except RequestError as error:
+            await send_error(send, error)
+        else:
+            await self._rest(scope, receive, send)
 
 
 def make_rest(serving: Serving) -> FastAPI:
-    """Models, health, readiness and the API's own documentation.
+    """Models, health and readiness.
 
     Args:
         serving: what is being served.
@@ -57,45 +75,54 @@ def make_rest(serving: Serving) -> FastAPI:
     Returns:
         A FastAPI application.
     """
-    app = FastAPI(title="seam-router", version=__version__)
-
-    def owner(request: Request) -> str:
-        return authorize(serving.generation, request.headers)
+    app = FastAPI(
+        title="seam-router",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+    )
 
     @app.exception_handler(RequestError)
     async def refused(_: Request, error: RequestError) -> JSONResponse:
-        body = error_object(error.message, type=error.type, param=error.param, code=error.code)
-        return JSONResponse(body, status_code=error.status, headers=dict(error.headers))
+        return _response(error)
 
-    @app.exception_handler(StarletteHTTPException)
+    @app.exception_handler(HTTPException)
     async def not_here(request: Request, error: HTTPException) -> JSONResponse:
-        message = f"{request.method} {request.url.path}: {error.detail}."
-        body = error_object(message, type="invalid_request_error", code="not_found")
-        return JSONResponse(body, status_code=error.status_code, headers=error.headers)
+        path = request.url.path[:MAX_QUOTED_CHARS]
+        return _response(
+            RequestError(
+                f"{request.method} {path}: {error.detail}.",
+                status=error.status_code,
+                code=_CODES.get(error.status_code),
+                headers=tuple((error.headers or {}).items()),
+            )
+        )
 
-    @app.get("/v1/models", dependencies=[Depends(owner)])
+    @app.exception_handler(Exception)
+    async def broken(_: Request, __: Exception) -> JSONResponse:
+        return _response(internal_error())  # the server logs the traceback
+
+    @app.get("/v1/models")
     async def models() -> dict[str, Any]:
         """The routes, as models."""
-        return {"object": "list", "data": [_model(serving, name) for name in _names(serving)]}
+        names = serving.generation.routes
+        return {"object": "list", "data": [_model(serving, name) for name in names]}
 
-    @app.get("/v1/models/{name:path}", dependencies=[Depends(owner)])
+    @app.get("/v1/models/{name:path}")
     async def model(name: str) -> dict[str, Any]:
         """One route, as a model."""
         if name not in serving.generation.routes:
-            raise RequestError(
-                f"The model {name!r} is not a route of this router.",
-                status=404,
-                param="model",
-                code="model_not_found",
-            )
+            raise unknown_model(serving.generation, name)
         return _model(serving, name)
 
-    @app.get("/health")
+    @app.api_route("/health", methods=["GET", "HEAD"])
     async def health() -> dict[str, str]:
         """The process is alive."""
         return {"status": "ok", "version": __version__}
 
-    @app.get("/ready")
+    @app.api_route("/ready", methods=["GET", "HEAD"])
     async def ready() -> JSONResponse:
         """New streams are taken. A record store that is away does not make a router unready."""
         store = dict(serving.engine.store.stats)
@@ -106,8 +133,9 @@ def make_rest(serving: Serving) -> FastAPI:
     return app
 
 
-def _names(serving: Serving) -> list[str]:
-    return list(serving.generation.routes)
+def _response(error: RequestError) -> JSONResponse:
+    body = error_object(error.message, type=error.type, param=error.param, code=error.code)
+    return JSONResponse(body, status_code=error.status, headers=dict(error.headers))
 
 
 def _model(serving: Serving, name: str) -> dict[str, Any]:

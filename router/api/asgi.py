@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from router.engine.clock import Clock, Expired, Watch
 from router.errors import RequestError
 from router.wire.openai import error_object
 
@@ -14,6 +15,9 @@ Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
+
+BODY_IDLE_S = 30.0
+"""How long a request's body may stand still before it is given up, in seconds."""
 
 _JSON = (b"content-type", b"application/json")
 
@@ -31,27 +35,42 @@ def headers_of(scope: Scope) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
-async def read_body(receive: Receive, headers: Mapping[str, str], max_bytes: int) -> bytes:
+async def read_body(
+    receive: Receive, headers: Mapping[str, str], max_bytes: int, clock: Clock
+) -> bytes:
     """The whole request body.
 
     Args:
         receive: of the request.
         headers: of the request.
         max_bytes: bound on the body.
+        clock: where time comes from.
 
     Returns:
         The bytes.
 
     Raises:
-        RequestError: 413, before a byte too many is kept.
+        RequestError: 413, before a byte too many is kept; 408 if it stands still.
         ClientGone: the client left first.
     """
     announced = headers.get("content-length", "")
     if announced.isascii() and announced.isdigit() and int(announced) > max_bytes:
         raise _too_large(max_bytes)
+    watch = Watch(clock)
+    try:
+        return await _whole(receive, max_bytes, clock, watch)
+    except Expired:
+        raise _too_slow() from None
+    finally:
+        watch.stop()
+
+
+async def _whole(receive: Receive, max_bytes: int, clock: Clock, watch: Watch) -> bytes:
     body = bytearray()
     while True:
-        message = await receive()
+        watch.due_s = clock.now_s() + BODY_IDLE_S
+        with watch:
+            message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientGone
         body += message.get("body", b"")
@@ -59,6 +78,15 @@ async def read_body(receive: Receive, headers: Mapping[str, str], max_bytes: int
             raise _too_large(max_bytes)
         if not message.get("more_body", False):
             return bytes(body)
+
+
+def _too_slow() -> RequestError:
+    return RequestError(
+        f"The request body stood still for {BODY_IDLE_S:g} s.",
+        status=408,
+        code="request_timeout",
+        headers=(("connection", "close"),),
+    )
 
 
 def _too_large(max_bytes: int) -> RequestError:
@@ -80,7 +108,7 @@ async def send_json(
         send: of the request.
         status: HTTP status.
         content: to be encoded.
-        headers: further headers.
+        headers: further headers, `x-router-stream-id` and the like.
     """
     body = msgspec.json.encode(content)
     length = (b"content-length", str(len(body)).encode())

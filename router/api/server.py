@@ -1,19 +1,36 @@
-"""uvicorn, set up for streams, with the one bound it lacks: on the size of request headers."""
+"""uvicorn, set up for streams: one process's server, its listening socket, its way to stop."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import logging
+import math
+import os
+import signal
 import socket
 from collections.abc import Awaitable, Callable
+from types import FrameType
 from typing import TypeAlias
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from router.api.asgi import Receive, Scope, Send
+from router.api.protocol import bounded_protocol
+from router.engine.clock import Clock, LoopClock
 
 KEEP_ALIVE_S = 75
 """How long an idle client connection is kept: longer than common load balancers keep theirs (60 s),
 so that it is they who close first and no request meets a closing door."""
+
+UNSENT_BYTES = 65_536
+"""Bound on what the kernel holds of an answer that cannot be sent yet, per connection: a client
+that reads slowly is to slow its provider down, and not to fill four megabytes of kernel memory."""
+
+LATE_S = 5
+"""After the time to drain, how long the last errors may take to reach their clients, in seconds."""
+
+_log = logging.getLogger("router")
 
 Asgi: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 """An application."""
@@ -21,50 +38,9 @@ Asgi: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 Hook: TypeAlias = Callable[[], Awaitable[None]]
 """What is done at a start or an end."""
 
-_TOO_LARGE = (
-    b'{"error":{"message":"The request headers are too large.","type":"invalid_request_error",'
-    b'"param":null,"code":"headers_too_large"}}'
-)
-_RESPONSE_431 = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
-    b"content-length: %d\r\nconnection: close\r\n\r\n%s" % (len(_TOO_LARGE), _TOO_LARGE)
-)
 
-
-def bounded_protocol(max_header_bytes: int) -> type[HttpToolsProtocol]:
-    """A protocol that refuses a request whose headers outgrow a bound.
-
-    Args:
-        max_header_bytes: bound on request line and headers.
-
-    Returns:
-        A class for uvicorn's `http` setting.
-    """
-
-    class Bounded(HttpToolsProtocol):
-        """Counts bytes while no body is being received."""
-
-        _head_bytes = 0
-        _in_body = False
-
-        def data_received(self, data: bytes) -> None:
-            if not self._in_body:
-                self._head_bytes += len(data)
-            super().data_received(data)
-            if not self._in_body and self._head_bytes > max_header_bytes:
-                self.transport.write(_RESPONSE_431)
-                self.transport.close()
-
-        def on_headers_complete(self) -> None:
-            self._in_body = True
-            self._head_bytes = 0
-            super().on_headers_complete()
-
-        def on_message_complete(self) -> None:
-            self._in_body = False
-            super().on_message_complete()
-
-    return Bounded
+def _nothing() -> None:
+    """No hook."""
 
 
 class Server(uvicorn.Server):
@@ -76,10 +52,25 @@ class Server(uvicorn.Server):
         port: the same.
         max_header_bytes: bound on request headers.
         drain_s: how long live streams may run on after a shutdown was asked for, in seconds.
+        clock: where the connections' time comes from; the loop's by default.
+        stopping: called when a shutdown is asked for, from within a signal handler: it may set a
+            flag and no more.
+        late: called in the event loop when `drain_s` is over, or the signal came a second time.
+        parent: process that this one may not outlive, or None.
     """
 
     def __init__(
-        self, app: Asgi, *, host: str, port: int, max_header_bytes: int, drain_s: float
+        self,
+        app: Asgi,
+        *,
+        host: str,
+        port: int,
+        max_header_bytes: int,
+        drain_s: float,
+        clock: Clock | None = None,
+        stopping: Callable[[], None] = _nothing,
+        late: Callable[[], None] = _nothing,
+        parent: int | None = None,
     ) -> None:
         super().__init__(
             uvicorn.Config(
@@ -87,16 +78,72 @@ class Server(uvicorn.Server):
                 host=host,
                 port=port,
                 loop="uvloop",
-                http=bounded_protocol(max_header_bytes),
+                http=bounded_protocol(max_header_bytes, clock or LoopClock()),
                 ws="none",
                 lifespan="on",
                 log_config=None,
                 access_log=False,
                 server_header=False,
                 timeout_keep_alive=KEEP_ALIVE_S,
-                timeout_graceful_shutdown=max(1, round(drain_s)),
+                timeout_graceful_shutdown=math.ceil(drain_s) + 2 * LATE_S,
             )
         )
+        self._address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        self._drain_s = drain_s
+        self._stopping = stopping
+        self._late = late
+        self._parent = parent
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._hurry = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen, and say so."""
+        self._loop = asyncio.get_running_loop()
+        await super().startup(sockets)
+        _log.info("listening on %s", self._address)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Asked ten times a second whether to stop; a worker without its parent does."""
+        if self._parent is not None and counter % 10 == 0 and os.getppid() != self._parent:
+            _log.error("the parent process is gone, and its worker goes too")
+            self.ask_to_stop()
+        return await super().on_tick(counter)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - uvicorn's
+        """SIGINT or SIGTERM. uvicorn would raise it again at the end, and die of it.
+
+        Args:
+            sig: the signal.
+            frame: where it struck.
+        """
+        if self.should_exit and sig == signal.SIGINT and self._loop is not None:
+            # A person who asks twice does not want to wait.
+            self._loop.call_soon_threadsafe(self._hurry.set)
+        self.ask_to_stop()
+
+    def ask_to_stop(self) -> None:
+        """Drain, then end."""
+        self.should_exit = True
+        self._stopping()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take no new connections, let streams run on for a while, then end them."""
+        self._stopping()
+        limits = asyncio.create_task(self._limit_shutdown())
+        try:
+            await super().shutdown(sockets)
+        finally:
+            limits.cancel()
+            await asyncio.gather(limits, return_exceptions=True)
+
+    async def _limit_shutdown(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._drain_s):
+                await self._hurry.wait()
+        self._late()
+        await asyncio.sleep(LATE_S)
+        for connection in tuple(self.server_state.connections):
+            connection.transport.abort()  # who takes nothing, not even an error
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -117,6 +164,8 @@ def listen(host: str, port: int) -> socket.socket:
     # without it every small write after the first waits 40 ms for a delayed acknowledgement.
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # its connections inherit it
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
     try:
         sock.bind((host, port))
     except OSError:

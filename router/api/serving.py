@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
-from router.engine.attempt import Upstream
 from router.engine.engine import Engine
 from router.engine.route import Route
+from router.engine.upstream import Upstream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,29 @@ class Serving:
         self.engine = engine
         self.generation = generation
         self.draining = False
+        """The process is being stopped: live streams run on, new ones are refused."""
         self._retiring: set[asyncio.Task[None]] = set()
+        self._stops: dict[object, Callable[[], None]] = {}
+
+    @contextmanager
+    def running(self, stop: Callable[[], None]) -> Iterator[None]:
+        """A stream runs inside the block.
+
+        Args:
+            stop: ends it with an error to its client.
+        """
+        key = object()
+        self._stops[key] = stop
+        try:
+            yield
+        finally:
+            del self._stops[key]
+
+    def interrupt(self) -> None:
+        """The time to drain is over: every stream that still runs is ended, and its client told."""
+        self.draining = True
+        for stop in tuple(self._stops.values()):
+            stop()
 
     def replace(self, generation: Generation) -> None:
         """Serve another configuration from now on.

@@ -102,7 +102,8 @@ class StreamReport:
     Args:
         stream_id: its id.
         route: the public model name.
-        outcome: "completed", or the code of the error it ended in, or "client_gone".
+        outcome: "completed", or the code of the error it ended in, or "client_gone", or
+            "router_stopped".
         started_unix_s: wall-clock time.
         duration_ms: from the request to the end.
         first_output_ms: from the request to the first output; None if there was none.

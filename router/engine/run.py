@@ -45,6 +45,9 @@ from router.engine.stream import Fenced, OpenFailover, Stream
 from router.providers.base import Sent
 from router.providers.registry import downgraded
 
+ROUTER_STOPPED = "router_stopped"
+"""The message of a cancellation that is no client's leaving: this process is being stopped."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
@@ -151,8 +154,8 @@ class Run:
         """
         try:
             return await self._loop()
-        except asyncio.CancelledError:
-            self._abandon("client_gone")
+        except asyncio.CancelledError as stop:
+            self._abandon(ROUTER_STOPPED if ROUTER_STOPPED in stop.args else "client_gone")
             raise
         except Exception:
             self._abandon("internal_error")

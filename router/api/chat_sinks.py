@@ -1,0 +1,287 @@
+"""Where a chat completion goes: a stream of chunks, or one object folded from the same events."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from router.api.asgi import Send, send_error, send_json
+from router.core.events import Event, Finish
+from router.core.sse import encode_comment
+from router.engine.clock import Clock, Timer
+from router.engine.report import StreamReport
+from router.engine.sink import Failure, StreamHead
+from router.errors import RequestError
+from router.wire.openai import ChunkWriter, CompletionFold, error_object
+
+KEEPALIVE_COMMENT_S = 10.0
+"""Between two comments while the first output is waited for; proxies commonly give up at 60 s."""
+
+_STREAM_HEADERS = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+)
+
+
+class StreamSink:
+    """Events to server-sent chunks, one write for what came in one read.
+
+    Args:
+        send: takes the response.
+        stream_id: id of the stream.
+        created: Unix time in seconds.
+        metadata: the client asked for the `router` object whatever happens.
+        include_usage: the client asked for the usage chunk.
+        clock: where time comes from.
+        commit_headers_after_s: wait for the first output after which the status line goes out.
+    """
+
+    def __init__(
+        self,
+        send: Send,
+        stream_id: str,
+        created: int,
+        *,
+        metadata: bool,
+        include_usage: bool,
+        clock: Clock,
+        commit_headers_after_s: float,
+    ) -> None:
+        self._send = send
+        self._stream_id = stream_id
+        self._created = created
+        self._metadata = metadata
+        self._include_usage = include_usage
+        self._clock = clock
+        self._writer = self._make_writer("")
+        self._started = False
+        self.ended = False
+        """The client has all that it will get."""
+        self._waiting: asyncio.Task[None] | None = None
+        self._timer: Timer | None = clock.call_at(
+            clock.now_s() + commit_headers_after_s, self._wait_aloud
+        )
+
+    async def open(self, head: StreamHead) -> None:
+        """The first output is at hand."""
+        await self._stop_waiting()
+        self._writer = self._make_writer(head.model)
+        if not self._started:
+            await self._start(head.target)
+
+    async def deliver(self, events: Sequence[Event]) -> None:
+        """Send output on."""
+        data = self._writer.write(events)
+        if data:
+            await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def finish(
+        self, finishes: Sequence[Finish], usage: Mapping[str, Any], report: StreamReport
+    ) -> None:
+        """The answer is whole."""
+        router = report.to_wire() if report.eventful or self._metadata else None
+        await self._end(
+            self._writer.finish(finishes, usage if self._include_usage else None, router)
+        )
+
+    async def fail(self, failure: Failure) -> None:
+        """The stream ends without a finish: as a response of its own, or in band."""
+        await self._stop_waiting()
+        if self._started:
+            await self._end(self._writer.error(_error_of(failure)))
+        else:
+            self.ended = True
+            await _send_failure(self._send, failure)
+
+    async def give_up(self, error: RequestError, *, code: str) -> None:
+        """The router itself cannot go on: say so, and never end in silence.
+
+        Args:
+            error: for a response of its own.
+            code: for an error in band.
+        """
+        await self._stop_waiting()
+        if self.ended:
+            return
+        if self._started:
+            body = error_object(error.message, type="server_error", code=code)
+            await self._end(self._writer.error(body))
+        else:
+            self.ended = True
+            await send_error(self._send, error)
+
+    async def aclose(self) -> None:
+        """Let go of the timer."""
+        await self._stop_waiting()
+
+    def _make_writer(self, model: str) -> ChunkWriter:
+        return ChunkWriter(
+            completion_id=f"chatcmpl-{self._stream_id}",
+            created=self._created,
+            fallback_model=model,
+        )
+
+    async def _start(self, target: str | None) -> None:
+        headers = [*_STREAM_HEADERS, (b"x-router-stream-id", self._stream_id.encode())]
+        if target is not None:
+            headers.append((b"x-router-target", target.encode("ascii", "replace")))
+        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        self._started = True
+
+    async def _end(self, data: bytes) -> None:
+        self.ended = True
+        await self._send({"type": "http.response.body", "body": data})
+
+    # A long wait for the first output: comments keep proxies and SDKs patient. No blank line
+    # follows them, since some SDKs take one for an empty event.
+
+    def _wait_aloud(self) -> None:
+        self._timer = None
+        self._waiting = asyncio.get_running_loop().create_task(self._comment())
+
+    async def _comment(self) -> None:
+        await self._start(None)
+        while True:
+            await self._send(
+                {
+                    "type": "http.response.body",
+                    "body": encode_comment(b"waiting"),
+                    "more_body": True,
+                }
+            )
+            await self._clock.sleep(KEEPALIVE_COMMENT_S)
+
+    async def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+
+
+class BlockingSink:
+    """The same events folded into one completion.
+
+    Args:
+        send: takes the response.
+        stream_id: id of the stream.
+        created: Unix time in seconds.
+        metadata: the client asked for the `router` object whatever happens.
+    """
+
+    def __init__(self, send: Send, stream_id: str, created: int, *, metadata: bool) -> None:
+        self._send = send
+        self._stream_id = stream_id
+        self._created = created
+        self._metadata = metadata
+        self._fold = self._make_fold("")
+        self._target = ""
+        self.ended = False
+        """The client has all that it will get."""
+
+    async def open(self, head: StreamHead) -> None:
+        """The first output is at hand."""
+        self._fold = self._make_fold(head.model)
+        self._target = head.target
+
+    async def deliver(self, events: Sequence[Event]) -> None:
+        """Keep output."""
+        self._fold.add(events)
+
+    async def finish(
+        self, finishes: Sequence[Finish], usage: Mapping[str, Any], report: StreamReport
+    ) -> None:
+        """The answer is whole: send it."""
+        router = report.to_wire() if report.eventful or self._metadata else None
+        self.ended = True
+        headers = (
+            (b"x-router-stream-id", self._stream_id.encode()),
+            (b"x-router-target", self._target.encode("ascii", "replace")),
+        )
+        result = self._fold.result(finishes, usage, router)
+        await send_json(self._send, 200, _cleaned(result, report), headers)
+
+    async def fail(self, failure: Failure) -> None:
+        """There is no answer; a part of one is none."""
+        self.ended = True
+        await _send_failure(self._send, failure)
+
+    async def give_up(self, error: RequestError, *, code: str) -> None:  # noqa: ARG002 - for bands
+        """The router itself cannot go on: say so.
+
+        Args:
+            error: the response.
+            code: for an error in band; there is no band here.
+        """
+        if not self.ended:
+            self.ended = True
+            await send_error(self._send, error)
+
+    async def aclose(self) -> None:
+        """Nothing to let go of."""
+
+    def _make_fold(self, model: str) -> CompletionFold:
+        return CompletionFold(
+            completion_id=f"chatcmpl-{self._stream_id}",
+            created=self._created,
+            fallback_model=model,
+        )
+
+
+ChatSink: TypeAlias = StreamSink | BlockingSink
+"""Either of them."""
+
+
+def _cleaned(result: dict[str, Any], report: StreamReport) -> dict[str, Any]:
+    """A blocking client never saw what was superseded: give it the canonical text.
+
+    With it gone, no range of what is delivered is superseded any more.
+    """
+    if not report.superseded:
+        return result
+    message = result["choices"][0]["message"]
+    message["content"] = canonical(message["content"] or "", report.superseded)
+    if "router" in result:
+        result["router"]["superseded"] = []
+    return result
+
+
+def canonical(delivered: str, superseded: Sequence[tuple[int, int]]) -> str:
+    """The answer: what was delivered without the superseded ranges.
+
+    Args:
+        delivered: the delivered text.
+        superseded: ranges in characters of it, in order.
+    """
+    kept = []
+    at = 0
+    for start, end in superseded:
+        kept.append(delivered[at:start])
+        at = end
+    return "".join((*kept, delivered[at:]))
+
+
+def _error_of(failure: Failure) -> dict[str, Any]:
+    return error_object(
+        failure.message,
+        type=failure.type,
+        param=failure.param,
+        code=failure.code,
+        router=failure.report.to_wire(),
+    )
+
+
+async def _send_failure(send: Send, failure: Failure) -> None:
+    """The router's own budget is spent: an SDK that tries again would only multiply the load."""
+    headers = [
+        (b"x-should-retry", b"false"),
+        (b"x-router-stream-id", failure.report.stream_id.encode()),
+    ]
+    if failure.retry_after_s is not None:
+        headers.append((b"retry-after", str(max(1, math.ceil(failure.retry_after_s))).encode()))
+    await send_json(send, failure.status, _error_of(failure), headers)
