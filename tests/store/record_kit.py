@@ -4,68 +4,14 @@ from __future__ import annotations
 
 import itertools
 import os
-import shutil
-import signal
-import socket
-import subprocess
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 from redis import asyncio as aioredis
+from support.redis_servers import BINARY, RedisServer, free_port
 
 from router.store.base import RecordHead
 from router.store.redis import RedisRecordStore
 from router.store.writebehind import QueueLimits
-
-BINARY = shutil.which("redis-server")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-class RedisServer:
-    """A redis-server on a port of its own, without persistence; it can be killed and come back."""
-
-    def __init__(self, directory: Path, port: int) -> None:
-        self.port = port
-        self.url = f"redis://127.0.0.1:{port}/0"
-        self._directory = directory
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Start, and wait for its own word that it accepts connections."""
-        assert BINARY is not None
-        options = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", ""]
-        options += ["--dir", str(self._directory), "--enable-debug-command", "local"]
-        process = subprocess.Popen([BINARY, *options], stdout=subprocess.PIPE)
-        assert process.stdout is not None
-        log = b""
-        for line in process.stdout:
-            log += line
-            if b"Ready to accept connections" in line:
-                self._process = process
-                return
-        process.wait()
-        process.stdout.close()
-        raise RuntimeError(log.decode())
-
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal to it."""
-        assert self._process is not None
-        os.kill(self._process.pid, number)
-
-    def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            assert self._process.stdout is not None
-            self._process.stdout.close()
-            self._process = None
 
 
 async def raw(client: aioredis.Redis, *command: str | int) -> object:
@@ -73,6 +19,8 @@ async def raw(client: aioredis.Redis, *command: str | int) -> object:
     reply: object = await client.execute_command(*command)  # type: ignore[no-untyped-call] # the client's
     return reply
 
+
+__all__ = ["BINARY", "QUICK", "MakeStore", "RedisServer", "free_port", "new_head", "raw"]
 
 QUICK = QueueLimits(linger_s=0, backoff_min_s=0.01, backoff_max_s=0.05, close_timeout_s=0.5)
 """Limits that keep a test short; what they bound is tested as it is."""
