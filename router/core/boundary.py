@@ -3,9 +3,12 @@
 A boundary is fed the text as it comes and says how much of it may join the failover record, the
 prefix from which another provider would go on. In text (`TextBoundary`) these places are
 
-- the end of every line that is not blank, in prose as in code. To pysbd a line end always ends a
-  sentence, so nobody is asked. A line that opens a code fence is no such place: its info string
-  could be continued (`py` by `thon`); it is committed with the first line of the code;
+- the end of every line that is not blank, in prose as in code, once the next line has its first
+  character. To pysbd a line end always ends a sentence, so nobody is asked; the character is waited
+  for because many a model begins its continuation without the white space that belongs there: what
+  the client then has behind the line tells how deep the code was indented. A line that opens a code
+  fence is no such place: its info string could be continued (`py` by `thon`); it is committed with
+  the first line of the code;
 - inside a line of prose the end of a sentence that later text cannot take back
   (`core/sentences.py`): quotes and brackets balanced, and the segmenter agrees;
 - white space, once pending text passes `max_pending_chars`;
@@ -152,6 +155,8 @@ class TextBoundary:
         self._at_line_start = True  # of the committed text's end
         self._fence: Fence | None = None  # at the start of the current line
         self._line = 0  # where in pending the current line starts
+        self._ready = 0  # end of a line that the next character commits, as offset in pending, or 0
+        self._ready_fence: Fence | None = None
         self._undecided = -1  # where in pending a terminator waits for what follows it, or -1
         self._refusals = 0  # answers without an end since the last commit in the current line
         self._ask_from = 0.0  # length of the current line from which the next question is worth it
@@ -170,6 +175,8 @@ class TextBoundary:
         """See `Boundary.feed`."""
         pending = self._pending = self._pending + text
         cut, fence = self._close_lines() if "\n" in text else (0, None)
+        if self._ready and not text.isspace() and pending[self._line :].strip():
+            cut, fence = self._ready, self._ready_fence
         if self._undecided >= 0 or (self._fence is None and TERMINATOR.search(text)):
             found = self._sentence_cut(len(pending) - len(text))
             if found:
@@ -186,7 +193,7 @@ class TextBoundary:
         """See `Boundary.rewind`."""
         self._pending = self._pending[:keep]
         self._fence = self._committed_fence
-        self._line = 0
+        self._line = self._ready = 0
         self._refusals, self._ask_from = 0, 0.0
         self._close_lines()
         self._undecided = self._line if len(self._pending) > self._line else -1
@@ -206,7 +213,7 @@ class TextBoundary:
         return start > 0 or self._at_line_start
 
     def _close_lines(self) -> tuple[int, Fence | None]:
-        """Take note of the lines that are whole now; the last boundary among them."""
+        """Take note of the lines that are whole now; the last boundary that words follow."""
         cut, cut_fence, start = 0, None, self._line
         while (end := self._pending.find("\n", start)) >= 0:
             line = self._pending[start:end]
@@ -214,8 +221,10 @@ class TextBoundary:
             if self._is_whole(start):
                 self._fence = next_fence(before, line)
             opens = before is None and self._fence is not None
-            if not opens and (bare := line.rstrip()):
-                cut, cut_fence = start + len(bare), self._fence
+            if bare := line.rstrip():
+                if self._ready:
+                    cut, cut_fence = self._ready, self._ready_fence
+                self._ready, self._ready_fence = 0 if opens else start + len(bare), self._fence
             start = end + 1
         if start != self._line:
             self._line, self._undecided = start, -1
@@ -258,6 +267,7 @@ class TextBoundary:
         self._pending = self._pending[cut:]
         self._committed_fence = fence
         self._line = max(0, self._line - cut)
+        self._ready = max(0, self._ready - cut)
         self._undecided = self._undecided - cut if self._undecided >= cut else -1
         self._refusals, self._ask_from = 0, 0.0
 

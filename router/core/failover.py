@@ -217,7 +217,9 @@ def next_action(
         return Return()
     if want is Want.LARGER:
         return _larger(budget, candidates, current)
-    again = _same_target(want, fault, progress, budget, current)
+    again = None
+    if _able(candidates[current], progress):
+        again = _same_target(want, fault, progress, budget, current)
     return _within(budget, candidates, again or _next(fault, progress, budget, candidates, current))
 
 
@@ -232,6 +234,11 @@ def first_target(candidates: Sequence[Candidate]) -> int:
         than refusing.
     """
     return next((at for at, one in enumerate(candidates) if one.available), 0)
+
+
+def _able(one: Candidate, progress: Progress) -> bool:
+    """Whether asking it makes sense at all."""
+    return not one.hopeless and (one.continues or not progress.committed)
 
 
 def _same_target(
@@ -252,11 +259,7 @@ def _next(
     candidates: Sequence[Candidate],
     current: int,
 ) -> Ask | GiveUp:
-    able = [
-        at
-        for at, one in enumerate(candidates)
-        if not one.hopeless and (one.continues or not progress.committed)
-    ]
+    able = [at for at, one in enumerate(candidates) if _able(one, progress)]
     fresh = [at for at in able if not candidates[at].failed]
     # An ejected target is asked only when nobody else is left: better than no answer.
     for at in (*(f for f in fresh if candidates[f].available), *fresh):

@@ -35,6 +35,9 @@ wrote the answer afresh in other words: to append it would double the answer."""
 MAX_PREAMBLE_CHARS = 160
 """Longest preamble that is recognised, and so the bound on what is held back for one."""
 
+MAX_BLANK_CHARS = 400
+"""Bound on white space that is held back at the start of a continuation until words come."""
+
 _OPENERS = (
     "sure",
     "certainly",
@@ -58,7 +61,7 @@ _OPENERS = (
 _PREAMBLE = re.compile(
     r"(?P<line>[^\n:]{0,160}?"
     r"\b(?:rest|continu\w*|remain\w*|left off|picking up|resum\w*|following text)\b[^\n:]{0,100}?)"
-    r"(?::(?=\s)|[.!…]?(?=\n))(?P<gap>(?:[ \t]*\n)+|[ \t]+|)(?=\S|[ \t]+\S)",
+    r"(?::(?=\s)|[.!…]?(?=\n))(?P<gap>(?:[ \t]*\n)+|[ \t]+|)(?=\S|[ \t]+\S|\Z)",
     re.IGNORECASE,
 )
 _FENCE = re.compile(r"(?P<ticks>`{3,}|~{3,})[ \t]*(?P<info>[^\s`]*)[ \t]*\n")
@@ -134,9 +137,14 @@ class Splice:
         self._bare_start = bare_start
         self._held = ""
         self._echoed = 0 if committed and (echo is not Echo.NEVER or must_align) else -1
+        # White space before a repetition of the whole prefix is nobody's text. Where none is sure
+        # to come, it more likely begins an honest continuation.
+        sure = echo is Echo.ALWAYS or must_align or (bare_start and len(committed) > MIN_ECHO_CHARS)
+        self._forgives_lead = sure and not committed[:1].isspace()
+        self._lead = ""
         self._starts: tuple[int, ...] = ()
         self._sentences: tuple[int, ...] = ()
-        if committed and echo is not Echo.NEVER:
+        if self._echoed == 0:
             # Only a model that was asked in words repeats a part; one that was prefilled repeats
             # nothing or all, and an honest refrain of its must not be taken for a repetition.
             self._starts = (0, *_tail_starts(committed)) if bare_start else (0,)
@@ -151,9 +159,10 @@ class Splice:
         Returns:
             The join, or None while more text is needed to tell.
         """
-        if self._echoed >= 0 and self._still_echo(text):
+        if self._echoed < 0:
+            self._held += text
+        elif self._still_echo(text):
             return None
-        self._held += text
         return self._decide(final=False)
 
     def finish(self) -> Join:
@@ -162,7 +171,7 @@ class Splice:
         Returns:
             The join.
         """
-        if self._echoed > 0:
+        if self._echoed >= 0:
             self._leave_echo("")
         join = self._decide(final=True)
         assert join is not None  # noqa: S101 - `final` leaves nothing undecided
@@ -171,7 +180,8 @@ class Splice:
     # The repetition from the beginning may be as long as the answer, so it is only counted.
 
     def _still_echo(self, text: str) -> bool:
-        if self._echoed == 0 and self._echo is Echo.ALWAYS and not self._committed[0].isspace():
+        if self._echoed == 0 and self._forgives_lead:
+            self._lead += _leading_space(text)
             text = text.lstrip()
         end = self._echoed + len(text)
         if end <= len(self._committed) and self._committed.startswith(text, self._echoed):
@@ -182,10 +192,11 @@ class Splice:
 
     def _leave_echo(self, text: str) -> None:
         """Text no longer only repeats: what was counted is held as text again."""
-        self._held = self._committed[: self._echoed]
-        head = len(self._held) + _common_prefix(self._committed[self._echoed :], text)
+        head = self._echoed + _common_prefix(self._committed[self._echoed :], text)
+        whole = head == len(self._committed)
+        self._held = ("" if whole else self._lead) + self._committed[: self._echoed] + text
         self._echoed = -1
-        self._diverged_at = head if head < len(self._committed) else -1
+        self._diverged_at = -1 if whole else head
 
     _diverged_at = -1
 
@@ -208,16 +219,18 @@ class Splice:
     def _explain(self, text: str, *, final: bool, dropped: tuple[str, ...]) -> Join | None:
         """The first explanation that is not ruled out, in this order."""
         if not text.strip() and not final:
-            return None
+            return None if len(text) <= MAX_BLANK_CHARS else self._differing(text, dropped)
         for explanation in (self._as_echo, self._as_preamble, self._as_fence):
-            answer, rest, name = explanation(text, dropped)
+            answer, rest, name = explanation(text, dropped, final)
             if answer is _Answer.WAIT and not final:
                 return None
             if answer is _Answer.YES:
                 return self._explain(rest, final=final, dropped=(*dropped, name))
         return self._against_fragment(text, final=final, dropped=dropped)
 
-    def _as_echo(self, text: str, dropped: tuple[str, ...]) -> tuple[_Answer, str, str]:
+    def _as_echo(
+        self, text: str, dropped: tuple[str, ...], _final: bool
+    ) -> tuple[_Answer, str, str]:
         if "echo" in dropped:
             return _Answer.NO, "", ""
         bare = text.lstrip()
@@ -243,19 +256,29 @@ class Splice:
             return (_Answer.WAIT if plain is _Answer.WAIT else _Answer.NO), "", ""
         return _Answer.YES, rest, "echo"
 
-    def _as_preamble(self, text: str, dropped: tuple[str, ...]) -> tuple[_Answer, str, str]:
+    def _as_preamble(
+        self, text: str, dropped: tuple[str, ...], final: bool
+    ) -> tuple[_Answer, str, str]:
         # A preamble never begins with the white space that the committed text is followed by.
         lead = _leading_space(self._fragment)
         if "preamble" in dropped or (lead and text[0:1].isspace()) or not self._committed:
             return _Answer.NO, "", ""
-        answer = _preamble(text.lstrip())
+        plain = self._goes_on(text)
+        if plain is not _Answer.NO:
+            return (_Answer.WAIT if plain is _Answer.WAIT else _Answer.NO), "", ""
+        answer = _preamble(text.lstrip(), final=final)
         if isinstance(answer, int):
             return _Answer.YES, text.lstrip()[answer:], "preamble"
         return answer, "", ""
 
-    def _as_fence(self, text: str, dropped: tuple[str, ...]) -> tuple[_Answer, str, str]:
+    def _as_fence(
+        self, text: str, dropped: tuple[str, ...], _final: bool
+    ) -> tuple[_Answer, str, str]:
         if self._in_fence is None or "fence" in dropped:
             return _Answer.NO, "", ""
+        plain = self._goes_on(text)
+        if plain is not _Answer.NO and self._fragment.strip(" \t\n`~"):
+            return (_Answer.WAIT if plain is _Answer.WAIT else _Answer.NO), "", ""
         body = text.lstrip("\n")
         found = _FENCE.match(body)
         if found:
@@ -263,9 +286,16 @@ class Splice:
             # an answer, where the client has already seen code follow, opens it again.
             alone = len(body) == len(text) or "preamble" in dropped
             opens = bool(found["info"]) or (alone and self._fragment_is_code())
-            return (_Answer.YES, body[found.end() :], "fence") if opens else (_Answer.NO, "", "")
+            # The end of the fence's line stands for the end of the committed one.
+            rest = "\n" + body[found.end() :]
+            return (_Answer.YES, rest, "fence") if opens else (_Answer.NO, "", "")
         could = "\n" not in body and len(body) < MAX_PREAMBLE_CHARS and _could_be_fence(body)
         return (_Answer.WAIT if could else _Answer.NO), "", ""
+
+    def _goes_on(self, text: str) -> _Answer:
+        """Words that the client has seen already are no preamble and no fence, whatever they look
+        like: they are the answer."""
+        return _agreement(text, self._fragment)[0] if self._fragment.strip() else _Answer.NO
 
     def _fragment_is_code(self) -> bool:
         """A bare fence opens the block again only if the client saw code follow, not its end."""
@@ -338,12 +368,15 @@ def _tail_starts(committed: str) -> tuple[int, ...]:
 def _sentence_starts(committed: str) -> tuple[int, ...]:
     """Of those, the beginnings of sentences and lines: a repetition from there may come with the
     white space that sets a sentence off."""
-    return tuple(
-        at
-        for at in _tail_starts(committed)
-        if committed[at - 1].isspace()
-        and (committed[at - 1] == "\n" or committed[:at].rstrip()[-1:] in _ENDS)
-    )
+    return tuple(at for at in _tail_starts(committed) if _begins_sentence(committed, at))
+
+
+def _begins_sentence(committed: str, at: int) -> bool:
+    if not committed[at - 1].isspace():
+        return False
+    before = committed[max(0, at - ECHO_WINDOW_CHARS) : at]
+    bare = before.rstrip()
+    return "\n" in before[len(bare) :] or bare[-1:] in _ENDS
 
 
 _ENDS = frozenset(".!?…:;。！？\"'”’)]»")
@@ -398,7 +431,7 @@ def _kept_space(fragment: str, text: str) -> int:
     return 0
 
 
-def _preamble(text: str) -> _Answer | int:
+def _preamble(text: str, *, final: bool) -> _Answer | int:
     """Is this a preamble ("Sure, here is the rest:")? With yes, where it ends."""
     head = text[:MAX_PREAMBLE_CHARS].lower()
     opened = any(head.startswith(opener) for opener in _OPENERS)
@@ -406,8 +439,12 @@ def _preamble(text: str) -> _Answer | int:
         could = any(opener.startswith(head) for opener in _OPENERS)
         return _Answer.WAIT if could else _Answer.NO
     found = _PREAMBLE.match(text[: 2 * MAX_PREAMBLE_CHARS])
-    if found:
-        return found.end()
+    if found and found.end() < len(text):
+        line = text[: found.end()].partition("\n")[0]
+        return found.end() if len(line) < MAX_PREAMBLE_CHARS else _Answer.NO
+    announced = text.rstrip()
+    if final and announced.endswith(":") and _PREAMBLE.fullmatch(f"{announced}\n"):
+        return len(text)  # it announces the rest, and nothing follows
     line, newline, after = text.partition("\n")
     if len(line) >= MAX_PREAMBLE_CHARS or (newline and after.strip()):
         return _Answer.NO

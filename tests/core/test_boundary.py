@@ -318,17 +318,35 @@ def test_an_opening_fence_is_no_boundary_because_its_info_string_could_go_on() -
     boundary = make_boundary("text")
     assert boundary.feed("```py\n") == 0
     assert boundary.in_fence is None
-    assert boundary.feed("x = 1\n") == len("```py\nx = 1")
+    assert boundary.feed("x = 1\n    ") == 0
+    assert boundary.feed("y") == len("```py\nx = 1")
     assert boundary.in_fence == "py"
+
+
+def test_a_line_is_committed_with_the_next_ones_first_character() -> None:
+    # Else a continuation that comes without its leading white space would lose the indentation.
+    boundary = make_boundary("text")
+    for text in ("def f():", "\n", "    ", "\n\n", "   "):
+        assert boundary.feed(text) == 0
+    assert boundary.feed(" re") == len("def f():")
+    assert boundary.pending == "\n    \n\n    re"
+
+
+def test_a_rewound_line_is_still_committed_with_the_next_ones_first_character() -> None:
+    boundary = make_boundary("text")
+    boundary.feed("One\n  two")
+    boundary.rewind(len("\n  "))
+    assert boundary.feed("2\n") == 0
+    assert boundary.feed("\n3") == len("\n  2")
 
 
 def test_in_fence_follows_the_committed_text() -> None:
     boundary = make_boundary("text")
     seen: list[str | None] = []
-    for line in ("Text:\n", "~~~\n", "code\n", "```\n", "more\n", "~~~~\n", "Text.\n"):
+    for line in ("Text:", "\n~~~", "\ncode", "\n```", "\nmore", "\n~~~~", "\nText.", "\nEnd"):
         boundary.feed(line)
         seen.append(boundary.in_fence)
-    assert seen == [None, None, "", "", "", None, None]
+    assert seen == [None, None, None, "", "", "", None, None]
 
 
 def test_finish_reads_the_last_line_as_a_whole_one() -> None:
