@@ -185,8 +185,11 @@ class CommitMachine:
         if not 0 <= keep_chars <= len(fragment):
             raise IllegalTransition(f"cannot keep {keep_chars} of {len(fragment)} characters")
         self._move(Move.SUPERSEDE)
-        start = self.delivered_chars - len(fragment) + keep_chars
+        start = self._delivered_at(self.committed_chars + keep_chars)
         self.delivered_chars += len(separator)
+        # A second rewording of one sentence may reach back behind the first: one range is left.
+        while self.superseded and self.superseded[-1][0] >= start:
+            self.superseded.pop()
         if self.delivered_chars > start:
             self.superseded.append((start, self.delivered_chars))
         self._fragment = [fragment[:keep_chars]]
@@ -202,6 +205,13 @@ class CommitMachine:
     def break_off(self) -> None:
         """The stream ended without a finish."""
         self._move(Move.BREAK)
+
+    def _delivered_at(self, chars: int) -> int:
+        """Where a character of the canonical text stands in the delivered text."""
+        for start, end in self.superseded:
+            if chars >= start:
+                chars += end - start
+        return chars
 
     def _move(self, move: Move) -> None:
         to = TRANSITIONS[self.state].get(move)
