@@ -184,7 +184,8 @@ class Splice:
             self._lead += _leading_space(text)
             text = text.lstrip()
         end = self._echoed + len(text)
-        if end <= len(self._committed) and self._committed.startswith(text, self._echoed):
+        fits = end <= len(self._committed) and len(self._lead) <= MAX_BLANK_CHARS
+        if fits and self._committed.startswith(text, self._echoed):
             self._echoed = end
             return True
         self._leave_echo(text)
@@ -229,7 +230,7 @@ class Splice:
         return self._against_fragment(text, final=final, dropped=dropped)
 
     def _as_echo(
-        self, text: str, dropped: tuple[str, ...], _final: bool
+        self, text: str, dropped: tuple[str, ...], final: bool
     ) -> tuple[_Answer, str, str]:
         if "echo" in dropped:
             return _Answer.NO, "", ""
@@ -241,17 +242,22 @@ class Splice:
         for said, start in candidates:
             tail = self._committed[start:]
             if tail.startswith(said) and len(said) < len(tail):
+                if final:
+                    continue
                 return _Answer.WAIT, "", ""
             if said.startswith(tail):
-                return self._echo_or_refrain(text, said[len(tail) :])
+                return self._echo_or_refrain(text, said[len(tail) :], final=final)
         return _Answer.NO, "", ""
 
-    def _echo_or_refrain(self, text: str, rest: str) -> tuple[_Answer, str, str]:
+    def _echo_or_refrain(self, text: str, rest: str, *, final: bool) -> tuple[_Answer, str, str]:
         """A text may honestly repeat itself: what accounts for the fragment wins."""
         after, _ = _agreement(rest, self._fragment)
-        if after is _Answer.WAIT:
-            return _Answer.WAIT, "", ""
         plain, _ = _agreement(text, self._fragment)
+        if after is _Answer.WAIT and not final:
+            return _Answer.WAIT, "", ""
+        if after is _Answer.WAIT:
+            honest = plain is _Answer.YES and self._fragment.strip()
+            return (_Answer.NO, "", "") if honest else (_Answer.YES, rest, "echo")
         if after is _Answer.NO and plain is not _Answer.NO and self._fragment.strip():
             return (_Answer.WAIT if plain is _Answer.WAIT else _Answer.NO), "", ""
         return _Answer.YES, rest, "echo"
