@@ -226,4 +226,5 @@ _COMMANDS: Mapping[str, _Command] = {
     "schema": _Command("Print the configuration's JSON schema.", _describe_nothing, _schema),
     "simulate": _elsewhere("Run a simulated provider.", "router.simulate.cli"),
     "demo": _elsewhere("Watch an answer survive its provider.", "router.demo"),
+    "drill": _elsewhere("Kill your own providers, and see what your clients get.", "router.drill"),
 }
