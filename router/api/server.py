@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
 import os
 import signal
 import socket
@@ -29,6 +28,9 @@ that reads slowly is to slow its provider down, and not to fill four megabytes o
 
 LATE_S = 5
 """After the time to drain, how long the last errors may take to reach their clients, in seconds."""
+
+LOOK_S = 0.01
+"""How often a stopping server looks whether its last connections are closed, in seconds."""
 
 _log = logging.getLogger("router")
 
@@ -85,7 +87,6 @@ class Server(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 timeout_keep_alive=KEEP_ALIVE_S,
-                timeout_graceful_shutdown=math.ceil(drain_s) + 2 * LATE_S,
             )
         )
         self._address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
@@ -129,12 +130,24 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Take no new connections, let streams run on for a while, then end them."""
         self._stopping()
+        for server in self.servers:
+            server.close()
+        for sock in sockets or ():
+            sock.close()
+        state = self.server_state
+        _log.info("stopping; %d requests may run on for %g s", len(state.tasks), self._drain_s)
+        for connection in tuple(state.connections):
+            connection.shutdown()
         limits = asyncio.create_task(self._limit_shutdown())
         try:
-            await super().shutdown(sockets)
+            while state.tasks:
+                await asyncio.wait(state.tasks)
+            while state.connections:  # noqa: ASYNC110 - uvicorn's set tells nobody
+                await asyncio.sleep(LOOK_S)
         finally:
             limits.cancel()
             await asyncio.gather(limits, return_exceptions=True)
+        await self.lifespan.shutdown()
 
     async def _limit_shutdown(self) -> None:
         with contextlib.suppress(TimeoutError):
@@ -144,6 +157,8 @@ class Server(uvicorn.Server):
         await asyncio.sleep(LATE_S)
         for connection in tuple(self.server_state.connections):
             connection.transport.abort()  # who takes nothing, not even an error
+        for task in self.server_state.tasks:
+            task.cancel()
 
 
 def listen(host: str, port: int) -> socket.socket:

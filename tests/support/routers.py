@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -39,10 +38,11 @@ async def running_router(
     *,
     clock: Clock | None = None,
     observers: Sequence[Observer] = (),
+    random_number: Callable[[], float] = lambda: 0.0,
 ) -> AsyncIterator[Router]:
     """Run a router until the block is left; then nothing of it is left open."""
     parsed = parse_config(yaml.safe_dump(config), "test.yaml", {})
-    serving = build(parsed, clock=clock, observers=observers, random_number=lambda: 0.0)
+    serving = build(parsed, clock=clock, observers=observers, random_number=random_number)
     sock = listen("127.0.0.1", 0)
     server = Server(
         Lifespan(App(serving), serving.engine.store.start, serving.engine.store.aclose),
@@ -50,17 +50,17 @@ async def running_router(
         port=0,
         max_header_bytes=parsed.server.max_header_bytes,
         drain_s=1,
+        clock=serving.engine.clock,
+        late=serving.interrupt,
     )
     config_ = server.config
     config_.load()
     server.lifespan = config_.lifespan_class(config_)
     await server.startup(sockets=[sock])
-    loop = asyncio.create_task(server.main_loop())
+    await server.on_tick(0)  # the rest of its loop would only wait for a signal
     try:
         yield Router(f"http://127.0.0.1:{sock.getsockname()[1]}/v1", serving)
     finally:
-        server.should_exit = True
-        await loop
         await server.shutdown(sockets=[sock])
         await serving.aclose()
 
