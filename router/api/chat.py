@@ -24,9 +24,11 @@ from router.api.asgi import (
     send_error,
 )
 from router.api.chat_sinks import BlockingSink, ChatSink, StreamSink
+from router.api.documents import document_for
 from router.api.protocol import ABORT
 from router.api.serving import Generation, Serving
 from router.core.request import ChatRequest
+from router.core.structured import Structured
 from router.engine.route import Route
 from router.engine.run import ROUTER_STOPPED
 from router.errors import RequestError
@@ -49,12 +51,14 @@ class _Asked:
     Args:
         request: what was asked.
         route: where it may be answered.
+        structured: the JSON document it asks for, or None for text.
         digest: hex digest of its body.
         owner: digest of the API key that asked, or "".
     """
 
     request: ChatRequest
     route: Route
+    structured: Structured | None
     digest: str
     owner: str
 
@@ -83,11 +87,13 @@ class ChatCompletions:
             try:
                 asked = await self._read(generation, headers, receive)
             except RequestError as error:
+                self._serving.metrics.refused(error.status)
                 await send_error(send, error)
             except ClientGone:
                 pass
             except Exception:  # noqa: BLE001 - a bug of ours, and the client is told all the same
                 _log.exception("a request failed inside the router before it was understood")
+                self._serving.metrics.refused(500)
                 await send_error(send, internal_error())
             else:
                 call = _Call(self._serving, scope, receive, send)
@@ -104,9 +110,13 @@ class ChatCompletions:
         aside = len(body) > PARSE_ASIDE_BYTES
         request = await asyncio.to_thread(parse_chat_request, body) if aside else None
         request = request or parse_chat_request(body)
-        digest = hashlib.sha256(body).hexdigest()
+        route = _route(generation, request)
         return _Asked(
-            request=request, route=_route(generation, request), digest=digest, owner=owner
+            request=request,
+            route=route,
+            structured=document_for(request, self._serving.schemas, always=route.json),
+            digest=hashlib.sha256(body).hexdigest(),
+            owner=owner,
         )
 
 
@@ -169,6 +179,7 @@ class _Call:
                 stream_id=self._stream_id,
                 digest=asked.digest,
                 owner=asked.owner,
+                structured=asked.structured,
             )
         except asyncio.CancelledError:
             task = asyncio.current_task()

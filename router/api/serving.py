@@ -13,9 +13,13 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
+from router.books import Books
+from router.core.json_schema import Schemas
 from router.engine.engine import Engine
 from router.engine.route import Route
+from router.engine.shared_health import SharedHealth
 from router.engine.upstream import Upstream
+from router.metrics import Metrics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,12 +28,15 @@ class Settings:
 
     Args:
         key_digests: SHA-256 of each API key; empty lets everyone in.
+        admin_digests: the same of each of the owner's keys; where there are none, `key_digests`
+            count for the owner too.
         max_body_bytes: bound on a request body.
         commit_headers_after_s: wait for the first output after which the status line goes out, in
             seconds.
     """
 
     key_digests: tuple[bytes, ...] = ()
+    admin_digests: tuple[bytes, ...] = ()
     max_body_bytes: int = 10_485_760
     commit_headers_after_s: float = 10.0
 
@@ -45,10 +52,22 @@ class Settings:
         """
         if not self.key_digests:
             return ""
-        scheme, _, key = (authorization or "").partition(" ")
-        digest = hashlib.sha256(key.strip().encode()).digest()
-        known = [hmac.compare_digest(digest, one) for one in self.key_digests]
-        return digest.hex() if any(known) and scheme.lower() == "bearer" else None
+        return _holder(authorization, self.key_digests)
+
+    def is_admin(self, authorization: str | None) -> bool:
+        """Whether it is the owner who asks; where no keys are set at all, nobody is.
+
+        Args:
+            authorization: the header's value, or None.
+        """
+        return _holder(authorization, self.admin_digests or self.key_digests) is not None
+
+
+def _holder(authorization: str | None, digests: Sequence[bytes]) -> str | None:
+    scheme, _, key = (authorization or "").partition(" ")
+    digest = hashlib.sha256(key.strip().encode()).digest()
+    known = [hmac.compare_digest(digest, one) for one in digests]
+    return digest.hex() if any(known) and scheme.lower() == "bearer" else None
 
 
 class Generation:
@@ -59,6 +78,7 @@ class Generation:
         routes: by public model name.
         upstreams: the connections that the routes use.
         created_unix_s: when it was loaded.
+        digests: name of each target to what makes it the same target elsewhere.
     """
 
     def __init__(
@@ -68,8 +88,10 @@ class Generation:
         routes: Mapping[str, Route],
         upstreams: Sequence[Upstream],
         created_unix_s: float,
+        digests: Mapping[str, str] | None = None,
     ) -> None:
         self.settings = settings
+        self.digests = digests or {}
         self.routes = routes
         self.created_unix_s = created_unix_s
         self._upstreams = upstreams
@@ -106,15 +128,36 @@ class Serving:
     Args:
         engine: runs the streams.
         generation: the first one.
+        books: are told how every request went, by the engine.
+        metrics: likewise.
+        sharing: exchanges ejections with other replicas, or None; given later, as it asks for the
+            present generation.
     """
 
-    def __init__(self, engine: Engine, generation: Generation) -> None:
+    def __init__(
+        self, engine: Engine, generation: Generation, *, books: Books, metrics: Metrics
+    ) -> None:
         self.engine = engine
         self.generation = generation
+        self.books = books
+        self.metrics = metrics
+        self.sharing: SharedHealth | None = None
         self.draining = False
+        self.schemas = Schemas()
         """The process is being stopped: live streams run on, new ones are refused."""
         self._retiring: set[asyncio.Task[None]] = set()
         self._stops: dict[object, Callable[[], None]] = {}
+
+    async def start(self) -> None:
+        """Begin to keep records, and to hear of other replicas."""
+        await self.engine.store.start()
+        if self.sharing is not None:
+            self.sharing.start()
+
+    @property
+    def in_flight(self) -> int:
+        """Streams that run."""
+        return len(self._stops)
 
     @contextmanager
     def running(self, stop: Callable[[], None]) -> Iterator[None]:
@@ -153,3 +196,6 @@ class Serving:
             task.cancel()
         await asyncio.gather(*self._retiring, return_exceptions=True)
         await self.generation.aclose()
+        if self.sharing is not None:
+            await self.sharing.aclose()
+        await self.books.aclose()

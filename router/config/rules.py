@@ -218,7 +218,6 @@ _NOT_YET: Mapping[tuple[str, str], str] = {
     ("on_interrupt", "restart"): "Use `resume`, which is the default.",
     ("on_interrupt", "partial"): "Use `resume`, which is the default.",
     ("tool_calls", "atomic"): "Use `stream`, which is the default.",
-    ("boundary", "json"): "Use `text`, which is the default.",
 }
 """Words of a route that the engine does not act on yet: refused rather than ignored."""
 

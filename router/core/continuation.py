@@ -72,9 +72,12 @@ class Continuation:
             or None when it ends in prose.
         spent_tokens: output tokens that the prefix has cost, estimated; to be subtracted from the
             client's token budget.
+        violation: what was wrong with the last attempt's next value, or "": a style with words in
+            it may say so.
     """
 
     how: ContinuationStyle
     prefix: str
     in_fence: str | None = None
     spent_tokens: int = 0
+    violation: str = ""

@@ -25,6 +25,14 @@ MAX_HELD_CHARS = 4 * 1024 * 1024
 """Values of outer containers that wait until the inner ones are closed."""
 
 _GOES_ON = ",}]"
+_BEGINS = "{["
+_WRAPPING = re.compile(
+    r"\s*(?:[^\s,\[\]{}`~][^\n\[\]{}]{0,200}[:.…!][ \t]*\n\s*)?(?:(?:`{3,}|~{3,})[^\n`]*\n)?"
+)
+"""A line that announces the rest, and a fence: what a model puts before it."""
+
+MAX_WRAPPING_CHARS = 300
+
 _PIECES = re.compile(r'[^,\]}"]+|[,\]}"]')
 
 
@@ -57,15 +65,33 @@ class JsonJoin:
             Text that goes on after the committed values, for the gate; or a fault.
         """
         if self._raw is None:
-            self._seen += text
-            first = self._seen.lstrip()[:1]
-            if not first:
+            try:
+                text = self._decide(self._seen + text)
+            except JsonFault as fault:
+                return Passed("", fault)
+            if not text:
                 return Passed("")
-            text, self._seen = self._seen, ""
-            self._raw = first in _GOES_ON
         if self._raw:
             return Passed(text)
         return self._align.feed(text)
+
+    def _decide(self, text: str) -> str:
+        """Rest or document? It shows at the first character, once what models put before it is off.
+
+        Returns:
+            The text from there on, "" while it does not show.
+        """
+        wrapping = _WRAPPING.match(text)
+        bare = text[wrapping.end() :] if wrapping else text
+        first = bare.lstrip()[:1]
+        if not first or (first not in _GOES_ON + _BEGINS and _may_be_wrapping(bare.lstrip())):
+            self._seen = text
+            return ""
+        if first not in _GOES_ON + _BEGINS:
+            raise JsonFault("the continuation is prose, neither the rest nor a document")
+        self._seen = ""
+        self._raw = first in _GOES_ON
+        return bare
 
     def finish(self) -> Passed:
         """The continuation is over.
@@ -289,6 +315,12 @@ class Align:
         text = "".join(self._text)
         self._text = [text[offset - self._text_from :]]
         self._text_from = offset
+
+
+def _may_be_wrapping(text: str) -> bool:
+    """Could more text make this a line to be taken off?"""
+    line = text.partition("\n")[0]
+    return len(text) <= MAX_WRAPPING_CHARS and "\n" not in text and not set(line) & set("[]{}")
 
 
 def _kind(value: Any) -> str:  # noqa: ANN401 - JSON is anything

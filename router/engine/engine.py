@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable
 
 from router.core.request import ChatRequest
+from router.core.structured import Structured
 from router.engine.clock import Clock
 from router.engine.health import Health
 from router.engine.observe import Observers
@@ -62,6 +63,7 @@ class Engine:
         stream_id: str,
         digest: str,
         owner: str,
+        structured: Structured | None = None,
     ) -> StreamReport:
         """Answer one request.
 
@@ -72,13 +74,14 @@ class Engine:
             stream_id: from `new_stream_id`.
             digest: hex digest of the request's body.
             owner: digest of the API key that asked, or "".
+            structured: the JSON document that is asked for, or None for text.
 
         Returns:
             How it went; the client was told already.
         """
         head = RecordHead(
             stream_id=stream_id,
-            kind="text",
+            kind="text" if structured is None else "json",
             route=route.name,
             request_digest=digest,
             owner=owner,
@@ -92,5 +95,6 @@ class Engine:
             store=self.store,
             clock=self.clock,
             tell=self._means.tell,
+            structured=structured,
         )
         return await Run(self._means, stream, route, sink).run()

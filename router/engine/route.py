@@ -63,6 +63,7 @@ class Route:
         same_target_retries: how often a target is asked again in a row, before output.
         max_wait_s: longest wait before a target is asked again.
         stall: how a silence in mid-answer is judged.
+        json: every answer is a JSON document, whether the request says so or not.
     """
 
     name: str
@@ -73,3 +74,4 @@ class Route:
     same_target_retries: int = 1
     max_wait_s: float = 2.0
     stall: Stall = Stall.FIXED
+    json: bool = False

@@ -27,6 +27,7 @@ from router.core.failover import Phase
 from router.core.faults import Fault, FaultKind
 from router.core.request import ChatRequest
 from router.core.splice import Join, Outcome, Splice
+from router.core.structured import JsonFault, Passed, Structured
 from router.engine.attempt import Attempt
 from router.engine.clock import Clock
 from router.engine.meter import CHARS_PER_TOKEN, Meter
@@ -39,6 +40,9 @@ from router.store.base import RecordHead, RecordStore, RecordWriter
 
 _RARE_OUTPUT = (Reasoning, ToolCall, Refusal)
 """What counts as output besides text."""
+
+_GOES_ON = Join(outcome=Outcome.AGREES)
+"""How a document's seam is explained: it has no fragment to disagree with."""
 
 MAX_HELD_EXTRAS = 64
 """Bound on fields of unknown meaning that wait for the first output."""
@@ -105,6 +109,7 @@ class Stream:
         store: the failover records.
         clock: where time comes from.
         tell: the observers.
+        structured: the JSON document that is asked for, or None for text.
     """
 
     def __init__(
@@ -117,6 +122,7 @@ class Stream:
         store: RecordStore,
         clock: Clock,
         tell: Observers,
+        structured: Structured | None = None,
     ) -> None:
         self.head = head
         self.on_answering: Callable[[Target], None] | None = None
@@ -138,6 +144,10 @@ class Stream:
         self._spoke: set[int] = set()
         self._extras: list[Event] = []
         self._splice: Splice | None = None
+        self._structured = structured
+        self._violation: JsonFault | None = None
+        self._plain = structured is None
+        """Text goes out as it comes: no seam, no document."""
         self._failover: OpenFailover | None = None
         self._joined: _Seam | None = None
         self._last_output_s = 0.0
@@ -175,8 +185,9 @@ class Stream:
         return Continuation(
             how=how,
             prefix=prefix,
-            in_fence=self._boundary.in_fence,
+            in_fence=None if self._structured is not None else self._boundary.in_fence,
             spent_tokens=len(prefix) // CHARS_PER_TOKEN,
+            violation=str(self._violation) if self._violation is not None else "",
         )
 
     def expect(
@@ -193,7 +204,9 @@ class Stream:
         self._extras.clear()
         self._failover = failover
         self._splice = None
-        if self.machine.delivered_chars:
+        if self._structured is not None:
+            self._structured.expect(raw=sent is not None and sent.style is not Style.RESTART)
+        elif self.machine.delivered_chars:
             self._splice = Splice(
                 sent.prefix if sent else "",
                 self.machine.fragment,
@@ -202,6 +215,7 @@ class Stream:
                 must_align=sent is not None and sent.style is Style.RESTART,
                 bare_start=sent is not None and sent.style is Style.INSTRUCT,
             )
+        self._plain = self._splice is None and self._structured is None
 
     def fault(self) -> None:
         """The attempt ended badly and another may follow."""
@@ -273,12 +287,12 @@ class Stream:
             if type(event) is Text:
                 chunks += 1
                 chars += len(event.text)
-                if self._splice is None:
+                if self._plain:
                     out.append(event)
                     if event.choice == 0:
                         texts.append(event.text)
                 else:
-                    fault = self._join(self._splice.feed(event.text), out, texts)
+                    fault = self._take_text(event.text, out, texts)
             elif type(event) is Failed:
                 fault = event.fault
             else:
@@ -293,6 +307,29 @@ class Stream:
         if out:
             await self._deliver(out, texts, meter, target)
         return fault
+
+    def _take_text(self, text: str, out: list[Event], texts: list[str]) -> Fault | None:
+        """Text that is looked at before it goes out: at a seam, or of a document."""
+        if self._structured is not None:
+            return self._pass(self._structured.feed(text), out, texts)
+        if self._splice is not None:
+            return self._join(self._splice.feed(text), out, texts)
+        # The seam was found earlier in this very read.
+        out.append(Text(text))
+        texts.append(text)
+        return None
+
+    def _pass(self, passed: Passed, out: list[Event], texts: list[str]) -> Fault | None:
+        """Whole values of a document, and what is wrong with the next one."""
+        if passed.text:
+            out.append(Text(passed.text))
+            texts.append(passed.text)
+            self._note_join(_GOES_ON, 0, 0)
+        if passed.fault is None:
+            return None
+        self._finishes.clear()  # it may be finished, but not with a document
+        self._violation = passed.fault
+        return Fault(kind=FaultKind.SCHEMA_VIOLATION, message=str(passed.fault))
 
     def _take_rare(
         self, event: Event, out: list[Event], texts: list[str], meter: Meter
@@ -380,7 +417,8 @@ class Stream:
     def _advance(self, text: str) -> None:
         """Text is with the client: move the record if that completes a boundary."""
         self.machine.text(text)
-        chars = self._boundary.feed(text)
+        # Of a document only whole values go out, so all of it may be committed.
+        chars = len(text) if self._structured is not None else self._boundary.feed(text)
         if chars:
             self._commit(chars)
 
@@ -425,6 +463,7 @@ class Stream:
         if join.keep_chars < fragment_chars:
             self._supersede(join, out)
         self._splice = None
+        self._plain = True
         self._note_join(join, fragment_chars, self.machine.delivered_chars - before)
         if join.text:
             out.append(Text(join.text))
@@ -467,10 +506,15 @@ class Stream:
 
     async def _end_of_answer(self, meter: Meter, target: Target) -> Fault | None:
         """A finish is held: is the answer really whole? A continuation may have said nothing."""
-        if self._splice is None:
-            return None
         out: list[Event] = []
         texts: list[str] = []
+        if self._structured is not None:
+            fault = self._end_of_document(out, texts)
+            if out:
+                await self._deliver(out, texts, meter, target)
+            return fault
+        if self._splice is None:
+            return None
         join = self._splice.finish()
         if join.outcome is Outcome.EMPTY and self.machine.fragment.strip():
             return Fault(
@@ -481,3 +525,16 @@ class Stream:
         if fault is None and out:
             await self._deliver(out, texts, meter, target)
         return fault
+
+    def _end_of_document(self, out: list[Event], texts: list[str]) -> Fault | None:
+        """A finish is held: is the document whole?
+
+        `length` and a content filter are finishes, and say themselves that something is missing; a
+        refusal or a tool call stands in a document's place.
+        """
+        structured = self._structured
+        cut_short = any(one.reason in ("length", "content_filter") for one in self.finishes)
+        instead = self._sealed or self.machine.state is State.TOOL
+        if structured is None or cut_short or instead:
+            return None
+        return self._pass(structured.finish(), out, texts)
