@@ -12,6 +12,7 @@ import hashlib
 import logging
 import os
 import random
+import secrets
 import signal
 import socket
 import sys
@@ -22,6 +23,7 @@ from router.api.app import App
 from router.api.server import LATE_S, Lifespan, Server, listen
 from router.api.serving import Generation, Serving, Settings
 from router.api.workers import PARENT_VARIABLE, Workers
+from router.books import Books
 from router.config import Config, load_config
 from router.config.schema import Continuation
 from router.config.schema import Provider as ProviderConfig
@@ -31,15 +33,19 @@ from router.core.boundary import make_boundary
 from router.engine.clock import Clock, LoopClock
 from router.engine.engine import Engine
 from router.engine.health import Health, HealthPolicy
-from router.engine.observe import Observer, Observers
+from router.engine.observe import Detail, Observer, Observers
 from router.engine.route import Route, Stall, Target
 from router.engine.run import Retention
+from router.engine.shared_health import SharedHealth
 from router.engine.upstream import Upstream, make_tls
 from router.errors import ConfigError
 from router.logs import LogObserver, set_up_logging
+from router.metrics import Metrics
 from router.providers.openai import make_provider
 from router.providers.registry import ContinuationOverrides
-from router.store import make_store
+from router.store import make_shared, make_store
+from router.store.ledger import MemoryLedger
+from router.store.notices import Notices
 
 _log = logging.getLogger("router")
 
@@ -53,6 +59,7 @@ def build(
     clock: Clock | None = None,
     observers: Sequence[Observer] = (),
     random_number: Callable[[], float] = random.random,
+    labels: Mapping[str, str] | None = None,
 ) -> Serving:
     """Make a router. Must be called inside a running event loop.
 
@@ -61,22 +68,31 @@ def build(
         clock: where time comes from; the loop's by default.
         observers: told everything.
         random_number: numbers in [0, 1), for jitter.
+        labels: stand on every metric.
 
     Returns:
-        What `App` serves. Its engine's store is not started yet.
+        What `App` serves, not started yet.
     """
     clock = clock or LoopClock()
-    tell = Observers(observers, on_error=_observer_failed)
+    url = _redis(config)
+    replica = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+    metrics = Metrics(labels)
+    books, notices = _books(config, metrics, replica)
+
+    def tell_others(detail: Detail) -> None:
+        if serving.sharing is not None:
+            serving.sharing(detail)
+
+    tell = Observers((books, metrics, tell_others, *observers), on_error=_observer_failed)
     policy = HealthPolicy(
         eject_after=config.health.eject_after,
         eject_rate=config.health.eject_rate,
         cool_down_s=config.health.cool_down_s,
         max_cool_down_s=config.health.max_cool_down_s,
     )
-    url = config.record.url
     engine = Engine(
         store=make_store(
-            url.get_secret_value() if url else None,
+            url,
             # A record must outlive the longest silence between two commits of a live stream.
             ttl_s=config.record.resume_window_s
             + max(route.timeouts.total_s for route in config.routes.values()),
@@ -89,7 +105,33 @@ def build(
         ),
         random=random_number,
     )
-    return Serving(engine, make_generation(config, clock))
+    serving = Serving(engine, make_generation(config, clock), books=books, metrics=metrics)
+    if notices is not None:
+        serving.sharing = SharedHealth(
+            notices,
+            health=engine.health,
+            digests=lambda: serving.generation.digests,
+            replica=replica,
+            clock=clock,
+            random=random_number,
+        )
+    return serving
+
+
+def _redis(config: Config) -> str | None:
+    return config.record.url.get_secret_value() if config.record.url else None
+
+
+def _books(config: Config, metrics: Metrics, replica: str) -> tuple[Books, Notices | None]:
+    kept = config.books
+    shared = make_shared(_redis(config), max_rows=kept.max_rows, keep_s=kept.keep_s)
+    books = Books(
+        MemoryLedger(max_rows=kept.max_rows),
+        shared=shared.ledger if shared else None,
+        counters=(metrics.count,),
+        replica=replica,
+    )
+    return books, shared.notices if shared else None
 
 
 def _observer_failed(error: Exception) -> None:
@@ -114,6 +156,10 @@ def make_generation(config: Config, clock: Clock) -> Generation:
                 hashlib.sha256(key.get_secret_value().encode()).digest()
                 for key in config.server.api_keys
             ),
+            admin_digests=tuple(
+                hashlib.sha256(key.get_secret_value().encode()).digest()
+                for key in config.server.admin_keys
+            ),
             max_body_bytes=config.server.max_body_bytes,
             commit_headers_after_s=config.server.commit_headers_after_s,
         ),
@@ -122,7 +168,21 @@ def make_generation(config: Config, clock: Clock) -> Generation:
         },
         upstreams=tuple(upstreams.values()),
         created_unix_s=clock.unix_s(),
+        digests={
+            target.name: _digest(config.providers[target.provider], target.model)
+            for route in config.routes.values()
+            for target in route.targets
+        },
     )
+
+
+def _digest(provider: ProviderConfig, model: str) -> str:
+    """What makes a target the same one in another replica, or in another configuration. One-way:
+    the key and the headers are in it."""
+    key = provider.api_key.get_secret_value() if provider.api_key else ""
+    headers = sorted((name, value.get_secret_value()) for name, value in provider.headers.items())
+    parts = (provider.type, provider.base_url, provider.api_version, model, key, headers)
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
 def _route(
@@ -134,9 +194,10 @@ def _route(
             _target(route, one, config.providers[one.provider], upstreams[one.provider])
             for one in route.targets
         ),
+        json=route.boundary == "json",
         make_boundary=functools.partial(
             make_boundary,
-            route.boundary,
+            "text",
             language=route.language,
             sentences=route.sentences,
             max_pending_chars=route.max_pending_chars,
@@ -203,6 +264,8 @@ def serve(
     Returns:
         The process's exit status.
     """
+    # Until there is a handler, a SIGHUP waits; it would end the process.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     set_up_logging(sys.stderr)
     if fd is not None:
         parent = int(os.environ.get(PARENT_VARIABLE, os.getppid()))
@@ -219,10 +282,10 @@ def serve(
 
 
 def _serve_one(config: Config, path: Path, sock: socket.socket, parent: int | None) -> int:
-    # Until there is a handler, a SIGHUP waits; it would end the process.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     host, port = sock.getsockname()[:2]
-    process = _Process(config, path, host)
+    # Workers share one address, so whoever asks for metrics meets one or the other.
+    labels = {} if parent is None else {"worker": str(os.getpid())}
+    process = _Process(config, path, host, labels)
     server = Server(
         Lifespan(process, process.start, process.stop),
         host=host,
@@ -240,8 +303,9 @@ def _serve_one(config: Config, path: Path, sock: socket.socket, parent: int | No
 class _Process:
     """The application of one process, and its reactions to signals."""
 
-    def __init__(self, config: Config, path: Path, host: str) -> None:
+    def __init__(self, config: Config, path: Path, host: str, labels: Mapping[str, str]) -> None:
         self._config = config
+        self._labels = labels
         self._path = path
         self._host = host
         self._serving: Serving | None = None
@@ -249,9 +313,9 @@ class _Process:
 
     async def start(self) -> None:
         observer = LogObserver(logging.getLogger("router.stream"))
-        self._serving = build(self._config, observers=(observer,))
+        self._serving = build(self._config, observers=(observer,), labels=self._labels)
         self._app = App(self._serving)
-        await self._serving.engine.store.start()
+        await self._serving.start()
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
 
@@ -296,6 +360,7 @@ def _only_at_start(old: Config, new: Config) -> list[str]:
         "server.max_header_bytes": (old.server.max_header_bytes, new.server.max_header_bytes),
         "server.drain_s": (old.server.drain_s, new.server.drain_s),
         "record": (old.record, new.record),
+        "books": (old.books, new.books),
         "health": (old.health, new.health),
     }
     return [name for name, (before, after) in pairs.items() if before != after]
@@ -305,6 +370,10 @@ def _serve_many(config: Config, path: Path, sock: socket.socket, count: int) -> 
     host, port = sock.getsockname()[:2]
     command = [sys.executable, "-m", "router", "serve", str(path), "--fd", str(sock.fileno())]
     command += ["--host", str(host), "--port", str(port)]
-    _log.info("%d workers on http://%s:%s", count, host, port)
-    stop_s = config.server.drain_s + 2 * LATE_S + STOP_SPARE_S
-    return Workers(command, count=count, sock=sock, stop_s=stop_s).run()
+    return Workers(
+        command,
+        count=count,
+        sock=sock,
+        where=f"http://{host}:{port}",
+        stop_s=config.server.drain_s + 2 * LATE_S + STOP_SPARE_S,
+    ).run()

@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 import msgspec
 
-from router.core.faults import Fault
+from router.books.rows import entry_of, fault_fields, handover_of, row_of
 from router.engine.observe import (
     AttemptEnded,
     Committed,
@@ -87,24 +87,15 @@ class LogObserver:
 
 
 def _attempt_ended(detail: AttemptEnded) -> tuple[int, str, dict[str, Any]]:
-    report = detail.report
-    level = logging.INFO if report.fault is None else logging.WARNING
-    fields = {
-        "stream_id": detail.stream_id,
-        "number": report.number,
-        **report.to_wire(),
-        **_fault(report.fault),
-        "style": report.style,
-        "chunks": report.chunks,
-    }
+    level = logging.INFO if detail.report.fault is None else logging.WARNING
+    fields = {"stream_id": detail.stream_id, **_fields(entry_of(detail.report))}
     return level, "attempt ended", fields
 
 
 def _joined(detail: Joined) -> tuple[int, str, dict[str, Any]]:
     fields = {
         "stream_id": detail.stream_id,
-        **detail.report.to_wire(),
-        "join": detail.report.join,
+        **_fields(handover_of(detail.report)),
         "fragment_chars": detail.fragment_chars,
         "superseded_chars": detail.superseded_chars,
         "dropped": detail.dropped,
@@ -118,7 +109,7 @@ def _ejected(detail: TargetEjected) -> tuple[int, str, dict[str, Any]]:
         "target": detail.target,
         "cool_down_s": detail.cool_down_s,
         "alarm": detail.alarm,
-        **_fault(detail.fault),
+        **fault_fields(detail.fault),
     }
     return level, "target ejected", fields
 
@@ -128,30 +119,14 @@ def _restored(detail: TargetRestored) -> tuple[int, str, dict[str, Any]]:
 
 
 def _stream_ended(detail: StreamEnded) -> tuple[int, str, dict[str, Any]]:
-    report = detail.report
-    good = report.outcome in ("completed", "client_gone")
-    fields = {
-        **report.to_wire(),
-        "route": report.route,
-        "finish": report.finish,
-        "duration_ms": round(report.duration_ms, 1),
-        "first_output_ms": report.first_output_ms and round(report.first_output_ms, 1),
-        "delivered_chars": report.delivered_chars,
-        "committed_chars": report.committed_chars,
-        "boundaries": report.boundaries,
-        "usage": report.usage,
-    }
+    """The row of the books, as it stands there; the log knows by its place which router it is."""
+    row = row_of(detail.report)
+    good = row.outcome in ("completed", "client_gone")
+    fields = _fields(row)
+    del fields["replica"]
     return logging.INFO if good else logging.ERROR, "stream ended", fields
 
 
-def _fault(fault: Fault | None) -> dict[str, Any]:
-    if fault is None:
-        return {"fault": None}
-    return {
-        "fault": fault.kind.value,
-        "verdict": fault.verdict.value,
-        "condition": fault.condition,
-        "status": fault.status,
-        "code": fault.code,
-        "reason": fault.message,
-    }
+def _fields(row: msgspec.Struct) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.to_builtins(row)
+    return fields

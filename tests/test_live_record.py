@@ -131,7 +131,7 @@ async def test_monitor_shows_one_command_per_commit_and_no_text_twice(
         await ping.execute_command("ECHO", "that is all")  # type: ignore[no-untyped-call]
     told = []
     while "that is all" not in (line := (await reader.readline()).decode()):
-        if " lua] " not in line and '"EVALSHA"' in line:
+        if " lua] " not in line and '"EVALSHA"' in line and "router-{books}" not in line:
             told.append(line)
     writer.close()
     await writer.wait_closed()

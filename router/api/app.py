@@ -15,6 +15,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from router import __version__
+from router.api.admin import add_admin, authorize_admin, is_admin
 from router.api.asgi import Receive, Scope, Send, headers_of, send_error
 from router.api.chat import ChatCompletions, authorize, internal_error, unknown_model
 from router.api.serving import Serving
@@ -58,6 +59,8 @@ class App:
             if path == "/v1" or path.startswith("/v1/"):
                 # Whatever is there, or not: who has no key learns nothing.
                 authorize(self._serving.generation, headers_of(scope))
+            elif is_admin(path):
+                authorize_admin(self._serving.generation, scope)
             if endpoint is not None:
                 raise _method_not_allowed(scope)
         except RequestError as error:
@@ -67,7 +70,7 @@ class App:
 
 
 def make_rest(serving: Serving) -> FastAPI:
-    """Models, health and readiness.
+    """Models, health and readiness, and what the owner may ask.
 
     Args:
         serving: what is being served.
@@ -130,6 +133,7 @@ def make_rest(serving: Serving) -> FastAPI:
         code = 503 if serving.draining else 200
         return JSONResponse({"status": status, "record": store}, status_code=code)
 
+    add_admin(app, serving)
     return app
 
 

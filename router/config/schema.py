@@ -215,6 +215,9 @@ class Server(_Section):
     """TCP port; 0 takes a free one."""
     api_keys: Annotated[tuple[Credential, ...], Field(max_length=10_000)] = ()
     """Keys that clients send as `Authorization: Bearer`; none lets everyone on this machine in."""
+    admin_keys: Annotated[tuple[Credential, ...], Field(max_length=1_000)] = ()
+    """Keys for `/router/…` and `/metrics`, sent the same way; without them `api_keys` count there
+    too, and without either only this machine is let in."""
     max_body_bytes: Annotated[int, Field(ge=1024, le=1 << 30), _NoBool] = 10_485_760
     """A larger request body is refused with 413. Images travel inside bodies."""
     max_header_bytes: Annotated[int, Field(ge=1024, le=1 << 20), _NoBool] = 32_768
@@ -234,6 +237,15 @@ class Record(_Section):
     """How long the text of an interrupted stream is kept, so that it can be resumed."""
     retain_s: SecondsOrZero = 0
     """How long the text of a completed stream is kept; 0 deletes it at once."""
+
+
+class Books(_Section):
+    """The rows that are kept of requests: how they went, never what they said."""
+
+    max_rows: Annotated[int, Field(ge=1, le=1_000_000), _NoBool] = 10_000
+    """How many: in each process, and together in Redis where `record.url` names one."""
+    keep_s: Annotated[float, Field(ge=1, le=31_536_000, allow_inf_nan=False), _NoBool] = 604_800
+    """How long Redis keeps a row."""
 
 
 class Health(_Section):
@@ -362,7 +374,7 @@ class Route(_Section):
     tool_calls: Literal["stream", "atomic"] = "stream"
     """How tool calls are delivered; only `stream` is supported yet."""
     boundary: Literal["text", "json"] = "text"
-    """Where the record may advance; only `text` is supported yet."""
+    """Where the record may advance; `json`: every answer is a document, given in whole values."""
     language: Annotated[str, StringConstraints(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$")] = "en"
     """Language of the answers (ISO 639), for sentence ends."""
     sentences: Literal["pysbd", "fast"] = "pysbd"
@@ -383,6 +395,8 @@ class Config(_Section):
     """The side that clients see."""
     record: Record = Record()
     """The failover record."""
+    books: Books = Books()
+    """The rows that are kept of requests."""
     health: Health = Health()
     """Ejection of failing targets."""
     providers: Annotated[Mapping[Name, Provider], Field(min_length=1, max_length=1000), *_Frozen]
@@ -396,6 +410,7 @@ SECTIONS: Mapping[tuple[str, ...], type[BaseModel]] = MappingProxyType(
         (): Config,
         ("server",): Server,
         ("record",): Record,
+        ("books",): Books,
         ("health",): Health,
         ("providers", "*"): Provider,
         ("routes", "*"): Route,

@@ -8,6 +8,8 @@ One `Health` per process; a target is known by its name. The rules:
 - When the cool-down is over, one request is let through as a probe, and others go elsewhere until
   it is decided: by its first output, which restores the target, or by a fault, which ejects it
   again, for longer. Only a whole answer makes the next cool-down short again.
+- What another replica has found out holds here for as long as it holds there (`heard`). It is no
+  fault of our own: taken back there, it is taken back here (`unheard`).
 """
 
 from __future__ import annotations
@@ -39,6 +41,10 @@ RATE_WINDOW = 20
 
 MIN_RATE_ATTEMPTS = 10
 """With fewer attempts a share says nothing."""
+
+HEARSAY_MARGIN_S = 0.5
+"""A notice that is gone this shortly before its end, in seconds, has run out and was not taken
+back: a probe decides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +78,7 @@ class _Condition:
     faults_in_a_row: int = 0
     ejections_in_a_row: int = 0
     until_s: float = 0.0
+    hearsay: bool = False
     last_fault: Fault | None = None
     outcomes: deque[bool] = field(default_factory=lambda: deque(maxlen=RATE_WINDOW))
 
@@ -128,6 +135,7 @@ class Health:
         one = self._conditions.get(target)
         if one is not None and one.standing is not Standing.WELL:
             one.standing = Standing.WELL
+            one.hearsay = False
             one.outcomes.clear()
             self._tell(TargetRestored(target=target))
 
@@ -184,9 +192,26 @@ class Health:
             for_s: what is left of its cool-down, in seconds.
         """
         one = self._conditions.setdefault(target, _Condition())
+        until_s = self._clock.now_s() + for_s
         if one.standing is Standing.WELL:
             one.standing = Standing.EJECTED
-            one.until_s = self._clock.now_s() + for_s
+            one.hearsay = True
+            one.until_s = until_s
+        elif one.standing is Standing.EJECTED and one.hearsay:
+            one.until_s = max(one.until_s, until_s)
+
+    def unheard(self, target: str) -> None:
+        """The other replica took it back; does nothing if we have found a fault ourselves.
+
+        Args:
+            target: its name.
+        """
+        one = self._conditions.get(target)
+        if one is None or one.standing is not Standing.EJECTED or not one.hearsay:
+            return
+        if one.until_s - self._clock.now_s() > HEARSAY_MARGIN_S:
+            one.standing = Standing.WELL
+            one.hearsay = False
 
     def prefers_instruct(self, target: str) -> bool:
         """It refused an assistant prefix before.
@@ -216,6 +241,7 @@ class Health:
         return {
             "standing": one.standing.value,
             "available": self.available(target),
+            "heard_of": one.hearsay,
             "cool_down_left_s": round(max(0.0, left_s), 1)
             if one.standing is Standing.EJECTED
             else 0.0,
@@ -242,5 +268,6 @@ class Health:
         one.ejections_in_a_row += 1
         one.faults_in_a_row = 0
         one.standing = Standing.EJECTED
+        one.hearsay = False
         one.until_s = self._clock.now_s() + cool_down_s
         self._tell(TargetEjected(target=target, fault=fault, cool_down_s=cool_down_s, alarm=alarm))

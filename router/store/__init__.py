@@ -1,12 +1,17 @@
-"""Where the failover record lives."""
+"""Where the failover record lives, and what replicas share besides."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 from router.store.base import RecordStore
 from router.store.memory import TTL_S, MemoryRecordStore
+
+if TYPE_CHECKING:
+    from router.store.ledger_redis import RedisLedger
+    from router.store.notices import Notices
 
 
 def make_store(
@@ -28,3 +33,41 @@ def make_store(
     from router.store.redis import RedisRecordStore  # noqa: PLC0415 - 0.1 s that memory need not pay
 
     return RedisRecordStore(url, ttl_s=ttl_s)
+
+
+class Shared(NamedTuple):
+    """What replicas share besides records.
+
+    Args:
+        ledger: everybody's rows; closes the connections of both.
+        notices: what one tells the others.
+    """
+
+    ledger: RedisLedger
+    notices: Notices
+
+
+def make_shared(url: str | None, *, max_rows: int, keep_s: float) -> Shared | None:
+    """What the configuration's Redis lets replicas share.
+
+    On connections of its own: a long search of the books holds up no record.
+
+    Args:
+        url: of a Redis, or None where there is nothing to share.
+        max_rows: bound on the rows.
+        keep_s: how long a row is kept, in seconds.
+
+    Raises:
+        ValueError: a URL of no kind that is known.
+    """
+    if url is None:
+        return None
+    from router.store import ledger_redis, notices, redis  # noqa: PLC0415 - as above
+
+    link = redis.RedisLink(
+        url,
+        command_timeout_s=redis.COMMAND_TIMEOUT_S,
+        connect_timeout_s=redis.CONNECT_TIMEOUT_S,
+    )
+    ledger = ledger_redis.RedisLedger(link, max_rows=max_rows, keep_s=keep_s)
+    return Shared(ledger, notices.Notices(link))

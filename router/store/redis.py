@@ -127,7 +127,22 @@ class RedisLink:
             RecordUnavailable: no answer, or not in time.
             RecordCorrupt: a foreign type under our key.
         """
-        target = (2, *keys(stream_id), *args)
+        reply: list[Any] = await self.run(script, keys(stream_id), *args)
+        return reply
+
+    async def run(self, script: Script, on: Sequence[str], *args: str | int | bytes) -> Any:  # noqa: ANN401 - whatever the script answers
+        """Run one script.
+
+        Args:
+            script: of ours.
+            on: its keys, on one slot of a Cluster.
+            args: its arguments.
+
+        Raises:
+            RecordUnavailable: no answer, or not in time; it may have been done.
+            RecordCorrupt: a foreign type under our key.
+        """
+        target = (len(on), *on, *args)
         try:
             async with asyncio.timeout(self._timeout_s):
                 try:
@@ -136,14 +151,35 @@ class RedisLink:
                     return await self._read("EVAL", script.source, *target)
         except ResponseError as exc:
             if str(exc).startswith(FOREIGN_TYPE):
-                raise RecordCorrupt(f"record {stream_id}: a foreign value under its key") from exc
+                raise RecordCorrupt(f"a foreign value under {on[0]}") from exc
             raise _unavailable(exc) from exc
         except (RedisError, OSError, TimeoutError) as exc:
             raise _unavailable(exc) from exc
 
-    async def _read(self, *command: str | int) -> list[Any]:
-        reply: list[Any] = await self._reader.execute_command(*command)  # type: ignore[no-untyped-call] # the client's
-        return reply
+    async def ask(self, *commands: Sequence[str | int | bytes]) -> list[Any]:
+        """Send plain commands in one pipeline.
+
+        Args:
+            commands: as words.
+
+        Returns:
+            Each one's answer.
+
+        Raises:
+            RecordUnavailable: no answers, or not in time, or one of them is an error; any of the
+                commands may have been done.
+        """
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                async with self._reader.pipeline(transaction=False) as pipeline:
+                    for command in commands:
+                        pipeline.execute_command(*command)
+                    return await pipeline.execute()
+        except (RedisError, OSError, TimeoutError) as exc:
+            raise _unavailable(exc) from exc
+
+    async def _read(self, *command: str | int | bytes) -> Any:  # noqa: ANN401 - the same
+        return await self._reader.execute_command(*command)  # type: ignore[no-untyped-call] # the client's
 
     async def _prime(self) -> None:
         # Loaded ahead on every fresh connection, so that text never travels twice only because the

@@ -45,7 +45,7 @@ async def running_router(
     serving = build(parsed, clock=clock, observers=observers, random_number=random_number)
     sock = listen("127.0.0.1", 0)
     server = Server(
-        Lifespan(App(serving), serving.engine.store.start, serving.engine.store.aclose),
+        Lifespan(App(serving), serving.start, serving.engine.store.aclose),
         host="127.0.0.1",
         port=0,
         max_header_bytes=parsed.server.max_header_bytes,
