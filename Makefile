@@ -29,6 +29,7 @@ demo: $(STAMP) ## Watch an answer survive its provider (ARGS="…" is passed on)
 
 test: $(STAMP) ## Run the tests (ARGS="-k word" narrows them)
 	@tools/system-package "a Redis server" "command -v redis-server" redis-server redis redis redis
+	@tools/real-model $(BIN)/python >/dev/null || test $$? -eq 3
 	@$(BIN)/pytest $(ARGS)
 
 lint: $(STAMP) ## Check style, types and floors
@@ -43,7 +44,7 @@ format: $(STAMP) ## Mend what can be mended by machine
 
 bench: $(STAMP) ## Measure the failover pause (ARGS="…" is passed on)
 	@tools/system-package "a Redis server" "command -v redis-server" redis-server redis redis redis
-	@$(BIN)/python benchmarks/failover_pause.py $(ARGS)
+	@$(BIN)/python -m benchmarks.failover_pause $(ARGS)
 
 # One lock for work, and two parts of it for the image: what runs, and what builds the wheel.
 lock: ## Write the locks anew (needs uv)

@@ -1,0 +1,1 @@
+"""What the router costs, as ratios within one run: see `docs/benchmarks.md`."""
