@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.routers import routed
 
+from router.books import row_of
 from router.cli import main
 from router.config import parse_config
 from router.core.events import Text
@@ -276,6 +277,10 @@ FACTS = JoinFacts(
             Behaviour.EMPTY,
             {"came": " ", "outcome": "", "fault": Fault(kind=FaultKind.TRUNCATED)},
         ),
+        (
+            Behaviour.EMPTY,
+            {"came": COMMITTED, "outcome": "", "fault": Fault(kind=FaultKind.TRUNCATED)},
+        ),
         (Behaviour.FAILED, {"came": "", "outcome": "", "fault": Fault(kind=FaultKind.CONNECT)}),
         (Behaviour.DIVERGED, {"outcome": "", "fault": Fault(kind=FaultKind.DIVERGED)}),
     ],
@@ -326,11 +331,11 @@ def booked(**changes: Any) -> Witnessed:  # noqa: ANN401 - fields of three kinds
         committed_chars=0,
         boundaries=0,
         usage={},
-        finish="",
+        finish="stop",
     )
     facts: dict[str, Any] = {
         "name": "killed",
-        "report": report,
+        "rows": [row_of(report)],
         "target": "a/m",
         "seen": [Seen(status=200, texts=10, chars=40, end=End.CUT)],
         "delivered_chars": 40,
@@ -352,6 +357,7 @@ def test_books_that_agree_with_everybody_are_good() -> None:
         {"finished": True},
         {"delivered_chars": 39},
         {"seen": []},
+        {"rows": []},
         {"fault": None, "seen": [Seen(chars=41, end=End.WHOLE)]},
     ],
 )
@@ -563,6 +569,15 @@ CASES: Mapping[str, tuple[Conduct, str, str, dict[str, Any], Behaviour, Mark, li
         Behaviour.EMPTY,
         Mark.FAIL,
         instead(style="instruct"),
+    ),
+    "says nothing when it is asked in words, by configuration": (
+        Conduct(instruct="empty"),
+        PROSE,
+        "vllm",
+        {"continuation": {"style": "instruct"}},
+        Behaviour.EMPTY,
+        Mark.FAIL,
+        instead(style="continue_final"),
     ),
     "begins with a preamble": (
         Conduct(prefix="preamble"),

@@ -13,7 +13,7 @@ from router.config import Config, Route, Target
 from router.core.continuation import ContinuationStyle, Style
 from router.core.faults import Fault, FaultKind, Verdict
 from router.drill.judge import Behaviour
-from router.providers.registry import PREFILL_STYLES
+from router.providers.registry import FAMILIES, PREFILL_STYLES
 
 LITTLE_ROOM: Final = 0.8
 """A wait that took this share of its limit is one bad day away from being cut off."""
@@ -127,11 +127,22 @@ def _instruct(pair: Pair, how: ContinuationStyle) -> Fix:
             why=f"{name} does not go on from what `{how.style}` sends it: ask it in words.",
             yaml=_continuation(pair, style="instruct"),
         )
+    usual = _usual_style(pair)
+    if pair.fallback.continuation.style is Style.INSTRUCT and usual in PREFILL_STYLES:
+        return Fix(
+            why=f"{name} does not go on when it is asked in words. Its family takes a prefix:",
+            yaml=_continuation(pair, style=usual.value),
+        )
     return Fix(
         why=f"{name} does not go on even when it is asked in words. Keep it for answers that it "
         "begins, and put a target behind it that can continue.",
         yaml=_continuation(pair, style="none"),
     )
+
+
+def _usual_style(pair: Pair) -> Style:
+    target = pair.fallback
+    return FAMILIES[pair.config.providers[target.provider].type].how_for(target.model).style
 
 
 def _echo(pair: Pair, how: ContinuationStyle) -> Fix | None:

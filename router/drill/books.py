@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from router.books import Entry, Row
 from router.drill.relay import End, Seen
-from router.engine.report import AttemptReport, StreamReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +15,7 @@ class Witnessed:
 
     Args:
         name: what it was, in a word.
-        report: the books' row.
+        rows: what the books have of it.
         target: name of the target that the relay stood before.
         seen: the relay's own list.
         delivered_chars: what the client counted.
@@ -23,7 +23,7 @@ class Witnessed:
     """
 
     name: str
-    report: StreamReport
+    rows: Sequence[Row]
     target: str
     seen: Sequence[Seen]
     delivered_chars: int
@@ -52,44 +52,50 @@ def check_books(round_: Witnessed) -> Iterator[Check]:
     Yields:
         Each comparison.
     """
-    report, name = round_.report, round_.name
-    rows = [row for row in report.attempts if row.target == round_.target]
+    name = round_.name
+    yield Check(good=len(round_.rows) == 1, words=f"{name}: {len(round_.rows)} rows booked, not 1")
+    for row in round_.rows[:1]:
+        yield from _attempts(round_, row)
+        yield Check(
+            good=(row.outcome == "completed") is round_.finished,
+            words=f"{name}: booked as {row.outcome}, the client got "
+            f"{'a finish' if round_.finished else 'no finish'}",
+        )
+        yield Check(
+            good=row.delivered_chars == round_.delivered_chars,
+            words=f"{name}: {row.delivered_chars} characters booked as delivered, the client "
+            f"counted {round_.delivered_chars}",
+        )
+
+
+def _attempts(round_: Witnessed, row: Row) -> Iterator[Check]:
+    entries = [entry for entry in row.attempts if entry.target == round_.target]
     yield Check(
-        good=len(rows) == len(round_.seen),
-        words=f"{name}: {len(rows)} attempt(s) of {round_.target} booked, the relay saw "
+        good=len(entries) == len(round_.seen),
+        words=f"{round_.name}: {len(entries)} attempt(s) of {round_.target} booked, the relay saw "
         f"{len(round_.seen)}",
     )
-    for row, seen in zip(rows, round_.seen, strict=False):
-        yield _outcome(name, row, seen)
-        yield _chars(name, row, seen)
-    yield Check(
-        good=(report.outcome == "completed") is round_.finished,
-        words=f"{name}: booked as {report.outcome}, the client got "
-        f"{'a finish' if round_.finished else 'no finish'}",
-    )
-    yield Check(
-        good=report.delivered_chars == round_.delivered_chars,
-        words=f"{name}: {report.delivered_chars} characters booked as delivered, the client "
-        f"counted {round_.delivered_chars}",
-    )
+    for entry, seen in zip(entries, round_.seen, strict=False):
+        yield _outcome(round_.name, entry, seen)
+        yield _chars(round_.name, entry, seen)
 
 
-def _outcome(name: str, row: AttemptReport, seen: Seen) -> Check:
-    """A cut is a fault, whatever the HTTP status was. Who closed first is judged as it was seen."""
-    fault = "no fault" if row.fault is None else f"fault {row.fault.kind}"
+def _outcome(name: str, entry: Entry, seen: Seen) -> Check:
+    """A cut is an error, whatever the HTTP status was."""
     broken = seen.end in (End.CUT, End.DEAD, End.UPSTREAM)
     return Check(
-        good=row.fault is not None if broken else True,
-        words=f"{name}: attempt #{row.number} booked with {fault}, the relay saw it {seen.end}",
+        good=not broken or (entry.outcome == "failed" and entry.fault is not None),
+        words=f"{name}: attempt #{entry.number} booked as {entry.outcome}, the relay saw it end "
+        f"as {seen.end}",
     )
 
 
-def _chars(name: str, row: AttemptReport, seen: Seen) -> Check:
+def _chars(name: str, entry: Entry, seen: Seen) -> Check:
     """The last bytes before a cut may never have been read; more than passed is never right."""
     exact = seen.end is End.WHOLE
-    good = row.output_chars == seen.chars if exact else row.output_chars <= seen.chars
+    good = entry.output_chars == seen.chars if exact else entry.output_chars <= seen.chars
     return Check(
         good=good,
-        words=f"{name}: attempt #{row.number} booked with {row.output_chars} characters, the "
+        words=f"{name}: attempt #{entry.number} booked with {entry.output_chars} characters, the "
         f"relay let {seen.chars} pass",
     )

@@ -69,7 +69,8 @@ class Finding:
         mark: what it is worth.
         words: what happened, in sentences.
         fixes: what would mend it.
-        pause_ms: what the client waited, or None.
+        pause_ms: what the client waited, for its first token or in mid-answer, or None.
+        asked_ms: of its wait for the first token, what passed before the fallback was asked.
         own_ms: the fallback's own time to its first token, or None.
         seam: what was joined, or None.
     """
@@ -79,6 +80,7 @@ class Finding:
     words: tuple[str, ...]
     fixes: tuple[Fix, ...] = ()
     pause_ms: float | None = None
+    asked_ms: float | None = None
     own_ms: float | None = None
     seam: Seam | None = None
 
@@ -147,6 +149,7 @@ def before(pair: Pair, told: Round) -> Finding:
         words=tuple(words),
         fixes=tuple(fixes + ([late] if late else [])),
         pause_ms=told.report.first_output_ms,
+        asked_ms=last.started_ms,
         own_ms=last.first_output_ms,
     )
 
@@ -223,7 +226,7 @@ def midst(pair: Pair, rounds: Mapping[str, Round], place: int, after: int) -> Fi
         fragment=facts.fragment,
         came=facts.came,
         superseded_chars=sum(end - start for start, end in second.report.superseded),
-        like_uncut=_same_text(second.canonical, control.delivered),
+        like_uncut=second.finished and _same_text(second.canonical, control.delivered),
     )
     return Finding(
         question=2,
@@ -372,7 +375,7 @@ def books(pair: Pair, rounds: Mapping[str, Round]) -> Finding:
         for check in check_books(
             Witnessed(
                 name=name,
-                report=told.report,
+                rows=told.rows,
                 target=pair.victim.name,
                 seen=told.seen,
                 delivered_chars=len(told.delivered),
@@ -381,9 +384,10 @@ def books(pair: Pair, rounds: Mapping[str, Round]) -> Finding:
         )
     ]
     wrong = [check.words for check in checks if not check.good]
-    attempts = sum(len(told.report.attempts) for told in rounds.values())
+    rows = [row for told in rounds.values() for row in told.rows]
+    attempts = sum(len(row.attempts) for row in rows)
     summary = (
-        f"{len(rounds)} requests, {attempts} attempts, each in one row; "
+        f"{_count(len(rows), 'row')} with {_count(attempts, 'attempt')}; "
         f"{len(checks) - len(wrong)} of {len(checks)} comparisons with what the relay and the "
         "client saw hold."
     )
@@ -392,6 +396,10 @@ def books(pair: Pair, rounds: Mapping[str, Round]) -> Finding:
         mark=Mark.FAIL if wrong else Mark.PASS,
         words=(summary, *wrong, *_guessed(rounds)),
     )
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def _guessed(rounds: Mapping[str, Round]) -> list[str]:

@@ -47,7 +47,8 @@ class Behaviour(StrEnum):
     """It went on with the broken sentence in words of its own."""
     ORIGINAL = "answered the original question"
     """Nothing was committed, so nothing could be continued."""
-    EMPTY = "said nothing"
+    EMPTY = "said nothing new"
+    """It ended at once, or behind a repetition of the prefix."""
     FAILED = "failed"
 
 
@@ -131,7 +132,9 @@ def _diverged(facts: JoinFacts) -> bool:
 
 
 def _empty(facts: JoinFacts) -> bool:
-    silent = facts.outcome in ("", Outcome.EMPTY) and not facts.came.strip()
+    """Not a word that the client does not have: some models repeat the prefix, and stop."""
+    said = facts.came.strip()
+    silent = facts.outcome in ("", Outcome.EMPTY) and said in facts.committed
     return silent and (facts.fault is None or facts.fault.kind is FaultKind.TRUNCATED)
 
 
@@ -194,7 +197,7 @@ MEANS: dict[Behaviour, str] = {
     Behaviour.RESTARTED: "answered from the start in the middle of the answer",
     Behaviour.REPEATED: "wrote a part of the answer again that the client has already",
     Behaviour.DIVERGED: "answered from the start; the router noticed, and did not use it",
-    Behaviour.EMPTY: "said nothing more",
+    Behaviour.EMPTY: "said nothing that the client did not have",
     Behaviour.FAILED: "did not go on",
 }
 """What each behaviour is, after the target's name."""

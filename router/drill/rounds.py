@@ -95,10 +95,20 @@ class _Asker:
             self.question = other
 
 
+def answered_by(told: Round, target: str) -> bool:
+    """The client has a whole answer, and it is that target's.
+
+    Args:
+        told: the round.
+        target: its name.
+    """
+    return told.finished and told.report.attempts[-1].target == target
+
+
 async def _drill_pair(pair: Pair, asker: _Asker, control: Round, after: int) -> PairResult:
     name = pair.victim.name
     rounds = {UNCUT: control}
-    if not control.finished or control.report.attempts[-1].target != name:
+    if not answered_by(control, name):
         failed = (*no_control(pair, control), books(pair, rounds))
         return PairResult(pair=pair, control=control, rounds=rounds, findings=failed)
     first = rounds[BEFORE] = await asker.ask(Cut(after_texts=0, how="fin", returns=pair.alone))

@@ -6,20 +6,22 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+import msgspec
+
+from router.books import Entry
 from router.drill.advice import Fix, Pair
 from router.drill.findings import TITLES, Finding, Seam
 from router.drill.judge import Behaviour, Mark, worst
 from router.drill.question import Cost
-from router.drill.rounds import PairResult
+from router.drill.rounds import PairResult, answered_by
 from router.drill.stage import Round
-from router.engine.report import AttemptReport
 
 WIDTH: Final = 96
 SNIPPET_CHARS: Final = 72
 """How much of a text is shown."""
 _WRITES_AGAIN: Final = (Behaviour.CONTINUED, Behaviour.ECHOED)
 _INDENT: Final = "   "
-_LABEL_CHARS: Final = 11
+_LABEL_CHARS: Final = 12
 
 
 # --- for people -----------------------------------------------------------------------------------
@@ -51,7 +53,7 @@ def told(result: PairResult) -> Iterator[str]:
     """
     yield _headline(result.pair)
     yield ""
-    if result.control.finished:
+    if answered_by(result.control, result.pair.victim.name):
         yield from _uncut(result.control)
     for finding in result.findings:
         yield from _finding(finding)
@@ -101,18 +103,20 @@ def _finding(finding: Finding) -> Iterator[str]:
     if finding.seam is not None:
         yield from _seam(finding.seam)
     if finding.pause_ms is not None and finding.own_ms is not None:
-        yield _labelled("pause", _pause(finding))
+        label = "first token" if finding.seam is None else "pause"
+        yield _labelled(label, _pause(finding))
 
 
 def _pause(finding: Finding) -> str:
     """What the client waited, and what of it is the fallback's own time."""
-    said = f"{_ms(finding.pause_ms)} for the client, of which {_ms(finding.own_ms)} to the "
+    own = f"the fallback's own first token after {_ms(finding.own_ms)}"
+    if finding.asked_ms is not None:
+        own = (
+            f"the fallback was asked after {_ms(finding.asked_ms)}, and took {_ms(finding.own_ms)}"
+        )
     again = finding.seam is not None and finding.seam.done in _WRITES_AGAIN
-    return said + (
-        "fallback's first token; then it wrote again what the client had"
-        if again
-        else "fallback's first token"
-    )
+    then = ", then the fragment again" if again else ""
+    return f"{_ms(finding.pause_ms)} for the client; {own}{then}"
 
 
 def _seam(seam: Seam) -> Iterator[str]:
@@ -130,30 +134,23 @@ def _seam(seam: Seam) -> Iterator[str]:
 
 def _rows(result: PairResult) -> Iterator[str]:
     for name, one in result.rounds.items():
-        report = one.report
-        yield (
-            f"{_INDENT}{name}: {report.outcome}, {report.delivered_chars:,} characters delivered"
-            f", {report.committed_chars:,} committed"
-        )
-        for row in report.attempts:
-            yield f"{_INDENT}  {_row(row)}"
+        for row in one.rows:
+            yield (
+                f"{_INDENT}{name}: {row.outcome}, {row.delivered_chars:,} characters delivered, "
+                f"{row.committed_chars:,} committed"
+            )
+            yield from (f"{_INDENT}  {_entry(entry)}" for entry in row.attempts)
 
 
-def _row(row: AttemptReport) -> str:
-    fault = "ok" if row.fault is None else _fault(row)
-    tokens = row.usage.get("total_tokens", 0)
+def _entry(entry: Entry) -> str:
+    fault = entry.fault or "ok"
+    how = f"{fault} {entry.status}" if entry.status else fault
     return (
-        f"#{row.number} {row.target:<24} {fault:<12} {row.style or '—':<15} first "
-        f"{_ms(row.first_output_ms):>8}  {row.output_chars:>6,} chars  {tokens:>5,} tokens"
-        f"{' (estimated)' if row.usage_estimated else ''}"
+        f"#{entry.number} {entry.target:<24} {how:<12} {entry.style or '—':<15} first "
+        f"{_ms(entry.first_output_ms):>8}  {entry.output_chars:>6,} chars  "
+        f"{entry.usage.get('total_tokens', 0):>5,} tokens"
+        f"{' (estimated)' if entry.usage_estimated else ''}"
     )
-
-
-def _fault(row: AttemptReport) -> str:
-    fault = row.fault
-    if fault is None:
-        return ""
-    return f"{fault.kind} {fault.status}" if fault.status else f"{fault.kind}"
 
 
 def _fix(fix: Fix) -> Iterator[str]:
@@ -218,8 +215,9 @@ def _pair(result: PairResult) -> dict[str, Any]:
         "verdict": result.mark.value,
         "questions": [_question(finding) for finding in result.findings],
         "requests": [
-            {"name": name, "delivered_chars": len(one.delivered), **one.report.to_wire()}
+            {"name": name, **msgspec.to_builtins(row)}
             for name, one in result.rounds.items()
+            for row in one.rows
         ],
     }
 
@@ -232,7 +230,8 @@ def _question(finding: Finding) -> dict[str, Any]:
         "verdict": finding.mark.value,
         "words": list(finding.words),
         "pause_ms": finding.pause_ms,
-        "first_token_ms": finding.own_ms,
+        "fallback_asked_ms": finding.asked_ms,
+        "fallback_first_token_ms": finding.own_ms,
         "join": None
         if seam is None
         else {

@@ -14,7 +14,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
+import msgspec
+
 from router.api.serving import Serving
+from router.books import Row, Wanted
 from router.build import build
 from router.config import Config
 from router.config.schema import Health, Record
@@ -33,6 +36,9 @@ from router.providers.base import Sent, StreamReader, UpstreamRequest
 
 MAX_HEARD_CHARS: Final = 100_000
 """Bound on the text that is kept of one attempt; the drill's questions bound it far below."""
+
+MAX_BOOKED_ROWS: Final = 10
+"""Bound on rows that are read of one request; there should be one."""
 
 _UNSHAKEN = Health(eject_after=1000, eject_rate=1)
 """The drill's own accidents must not take a target out of its next question."""
@@ -64,7 +70,8 @@ class Round:
     """One question asked through the router, told by everybody who was there.
 
     Args:
-        report: the router's books.
+        report: how it went, with every fault as it was.
+        rows: what the books have of it.
         delivered: all text that the client got.
         finished: the client got a finish.
         error: the error that it got, or "".
@@ -74,6 +81,7 @@ class Round:
     """
 
     report: StreamReport
+    rows: tuple[Row, ...]
     delivered: str
     finished: bool
     error: str
@@ -148,6 +156,7 @@ class Stage:
         )
         return Round(
             report=report,
+            rows=await self._booked(report.stream_id),
             delivered="".join(client.texts),
             finished=client.finished,
             error=client.error,
@@ -155,6 +164,12 @@ class Stage:
             heard=tuple(self._notes.heard),
             seen=await self._relay.settled(),
         )
+
+    async def _booked(self, stream_id: str) -> tuple[Row, ...]:
+        """Read from the books as an owner does."""
+        wanted = Wanted(stream_id=stream_id)
+        found = await self._serving.books.find(wanted, cursor=None, limit=MAX_BOOKED_ROWS)
+        return tuple(msgspec.json.decode(row, type=Row) for row in found.rows)
 
 
 @asynccontextmanager
@@ -172,7 +187,7 @@ async def set_stage(config: Config, route: str, cut: int, goes_on: int) -> Async
     serving = build(own, observers=(notes.observe,))
     upstream = Upstream(verify=make_tls())
     try:
-        await serving.engine.store.start()
+        await serving.start()
         whole = serving.generation.routes[route]
         first = whole.targets[cut]
         relay = Relay(
