@@ -6,6 +6,8 @@
 - While an answer runs, nothing is taken from its client but its leaving, and that is told at once:
   a pipelined request is dropped, and the connection closed after the answer, which RFC 9112,
   section 9.3.2 allows. uvicorn would queue it, and stop listening for the end of the connection.
+- An offer to upgrade (Java's client makes one at first) is passed over, as RFC 9110,
+  section 7.8 allows. The parser would take the body for the other protocol's, and lose it.
 - What uvicorn says in plain text is said in OpenAI's shape.
 """
 
@@ -13,8 +15,10 @@ from __future__ import annotations
 
 import asyncio
 import http
+import logging
 from typing import Any, cast
 
+import httptools
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -29,6 +33,8 @@ LINGER_S = 30.0
 
 ABORT = "router.abort"
 """Key in the ASGI scope: a callable that drops the connection with whatever waits in it."""
+
+_log = logging.getLogger("router.api")
 
 
 class Connection:
@@ -88,13 +94,24 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._answering():
             self._stop_listening()
             return
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        self._feed(data)
         if self._in_head and not self._deaf:
             self._head_bytes += len(data)
             if self._head_bytes > self.max_header_bytes:
                 self._refuse(431, "headers_too_large", _TOO_LARGE)
         if self._timer is None and self._between():
             self._expect_within(self.head_s)
+
+    def _feed(self, data: bytes) -> None:
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            if not self._deaf:
+                self._pass_over_upgrade(data[upgrade.args[0] :])
+        except httptools.HttpParserError as error:
+            _log.info("bytes that are no HTTP request: %s", error)
+            self._refuse(400, "invalid_http", "What came is no HTTP request.")
 
     def eof_received(self) -> None:
         """The client sends no more: one that waits for an answer is taken to have left."""
@@ -156,6 +173,8 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._field_bytes > self.max_header_bytes:
             self._refuse(431, "headers_too_large", _TOO_LARGE)
             return
+        if self.parser.should_upgrade():
+            return
         self._in_head = False
         self._head_bytes = 0
         self._expect_within(None)
@@ -169,7 +188,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """The request is whole."""
-        if self._deaf:
+        if self._deaf or self._in_head:
             return
         super().on_message_complete()
         if self.cycle.response_complete:  # it was drained: the next request may come
@@ -182,15 +201,18 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.cycle.more_body and not self.transport.is_closing():
             self._expect_within(self.linger_s)
 
+    def _pass_over_upgrade(self, rest: bytes) -> None:
+        """Read the request once more, without the offer."""
+        method = self.parser.get_method()
+        if method == b"CONNECT":
+            self._refuse(405, "method_not_allowed", "This is no proxy: CONNECT is not taken.")
+            return
+        lines = [b"%b: %b\r\n" % field for field in self.headers if field[0] not in _HOP_BY_HOP]
+        self.parser = httptools.HttpRequestParser(self)
+        head = b"%b %b HTTP/1.1\r\n%b\r\n" % (method, self.url, b"".join(lines))
+        self._feed(head + rest)
+
     # -- refusals ----------------------------------------------------------------------------
-
-    def send_400_response(self, msg: str) -> None:
-        """Bytes came that are no HTTP.
-
-        Args:
-            msg: uvicorn's word for it.
-        """
-        self._refuse(400, "invalid_http", msg)
 
     def _refuse(self, status: int, code: str, message: str) -> None:
         """Answer a request that never became one, or breaks off, and hang up."""
@@ -243,6 +265,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self._deaf = True
         self.cycle.keep_alive = False
 
+
+_HOP_BY_HOP = frozenset({b"connection", b"upgrade", b"http2-settings"})
+"""What an offer to upgrade consists of."""
 
 _TOO_LARGE = "The request's headers are too large. Send less, or raise server.max_header_bytes."
 

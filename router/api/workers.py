@@ -36,14 +36,22 @@ class Workers:
         command: starts one; it inherits the socket.
         count: how many.
         sock: that they share.
+        where: their address, for the log.
         stop_s: how long they may take to stop before they are killed, in seconds.
     """
 
     def __init__(
-        self, command: Sequence[str], *, count: int, sock: socket.socket, stop_s: float
+        self,
+        command: Sequence[str],
+        *,
+        count: int,
+        sock: socket.socket,
+        where: str,
+        stop_s: float,
     ) -> None:
         self._command = command
         self._sock = sock
+        self._where = where
         self._stop_s = stop_s
         self._running: list[subprocess.Popen[bytes]] = []
         self._due_s = [0.0] * count
@@ -54,13 +62,15 @@ class Workers:
         return self._kill_s is not None
 
     def run(self) -> int:
-        """Go on until told to stop and every worker has ended.
+        """Go on until told to stop and every worker has ended. SIGHUP may be blocked until here.
 
         Returns:
             The process's exit status: 0, or 1 if a worker had to be killed.
         """
         killed = False
         with _inbox() as next_signals:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+            _log.info("%d workers on %s", len(self._due_s), self._where)
             while self._running or not self._stopping:
                 self._fill()
                 for number in next_signals(self._wait_s()):
