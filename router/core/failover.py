@@ -219,7 +219,7 @@ def next_action(
         return _larger(budget, candidates, current)
     again = None
     if _able(candidates[current], progress):
-        again = _same_target(want, fault, progress, budget, current)
+        again = _same_target(want, fault, progress, budget, candidates, current)
     return _within(budget, candidates, again or _next(fault, progress, budget, candidates, current))
 
 
@@ -242,11 +242,17 @@ def _able(one: Candidate, progress: Progress) -> bool:
 
 
 def _same_target(
-    want: Want, fault: Fault, progress: Progress, budget: Budget, current: int
+    want: Want,
+    fault: Fault,
+    progress: Progress,
+    budget: Budget,
+    candidates: Sequence[Candidate],
+    current: int,
 ) -> Ask | None:
     if want is Want.INSTRUCT and not progress.instructed:
         return Ask(current, instruct=True)
-    if want is Want.RETRY and budget.retries_left > 0:
+    # This very fault may have ejected it: a probe that failed is one request, not two.
+    if want is Want.RETRY and budget.retries_left > 0 and candidates[current].available:
         wait_s = _wait_s(fault, budget)
         return None if wait_s is None else Ask(current, wait_s=wait_s)
     return None
