@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -46,6 +48,8 @@ from router.simulate import (
     parse_directives,
     seeded_text,
 )
+from router.simulate.cli import add_arguments as simulate_arguments
+from router.simulate.cli import build as simulate_build
 
 AFTER = 60
 PROSE = seeded_text("drill", 2_500, kinds=("prose",))
@@ -774,3 +778,46 @@ def test_a_command_line_that_does_not_fit_is_refused(
 
 def test_a_provider_cannot_move_the_cursor() -> None:
     assert show.shown("a\x1b[2J\nb\u202ec\t") == "a\\x1b[2J⏎b\\u202ec\\t"
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+PAGE = Path(__file__).parent.parent / "docs" / "drill.md"
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def simulated(command: str) -> SimulatedProvider:
+    """The provider that a line of the page starts, as fast as it can, on a free port."""
+    parser = argparse.ArgumentParser()
+    simulate_arguments(parser)
+    words = command.removeprefix("router simulate ").removesuffix("&").split()
+    args = parser.parse_args(words)
+    args.tokens_per_s, args.first_token_ms = None, 0.0
+    args.port = 0
+    return simulate_build(args)
+
+
+def timeless(text: str) -> list[str]:
+    """Lines without what depends on the machine."""
+    return [re.sub(r" +", " ", re.sub(r"[\d,]+ ms", "N ms", line)) for line in text.splitlines()]
+
+
+async def test_the_page_shows_what_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blocks = _BLOCK.findall(PAGE.read_text("utf-8"))
+    commands = [line for _, text in blocks for line in text.splitlines() if "simulate" in line]
+    (config,) = (text for kind, text in blocks if kind == "yaml")
+    shown = [text for kind, text in blocks if kind == "text"]
+    async with AsyncExitStack() as stack:
+        for command in commands:
+            provider = await stack.enter_async_context(simulated(command))
+            (port,) = re.findall(r"--port (\d+)", command)
+            config = config.replace(port, str(provider.port))
+        path = tmp_path / "drill.yaml"
+        path.write_text(config, "utf-8")
+        routes = list(yaml.safe_load(config)["routes"])
+        assert len(shown) == len(routes) == 3
+        for route, expected, status in zip(routes, shown, (0, 0, 1), strict=True):
+            assert await run_drill(str(path), "--route", route) == status
+            assert timeless(capsys.readouterr().out.rstrip()) == timeless(expected.rstrip())
