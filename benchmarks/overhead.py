@@ -17,7 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,8 +43,8 @@ from benchmarks.common import (
 
 FLOORS = ("copy", "parse", "stack")
 KINDS = "prose,dialogue,facts,list,code"
-CHARS_PER_TOKEN = 3.5
-"""Below what the simulated text has, so that the answer is never too short."""
+CHARS_PER_TOKEN = 7
+"""Above what the simulated text has, so that no answer is too short."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ class Plan:
         length_streams: streams at once there, and their pace.
         held: numbers of streams held open, for the memory.
         variants: the router with Redis and with `sentences: fast` as well, and memory measured
-            in fresh processes.
+            in a fresh process.
     """
 
     streams: int
@@ -112,13 +112,15 @@ class Broken(Exception):
     """An answer was not whole: then its cost says nothing."""
 
 
-def paced(rate: float) -> str:
+def paced(rate: float, answer: str = "short") -> str:
     """The model's name, which tells the simulated provider how fast to go.
 
     Args:
         rate: tokens a second.
+        answer: `short` or `long`; the long one has a provider of its own, since a provider that has
+            much to say takes longer to begin.
     """
-    return f"sim!tokens_per_s={rate}"
+    return f"{answer}!tokens_per_s={rate}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,9 @@ class Cost:
 # --- what is measured -----------------------------------------------------------------------------
 
 
-async def wave(server: Server, *, streams: int, tokens: int, rate: float) -> list[Answer]:
+async def wave(
+    server: Server, *, streams: int, tokens: int, rate: float, answer: str = "short"
+) -> list[Answer]:
     """Streams at once, begun within one token's time.
 
     Args:
@@ -150,16 +154,17 @@ async def wave(server: Server, *, streams: int, tokens: int, rate: float) -> lis
         streams: how many.
         tokens: length of each answer.
         rate: tokens a second of each.
+        answer: as of `paced`.
     """
 
     async def one(number: int) -> Heard:
         await asyncio.sleep(number / streams / rate)
-        return await ask(server, model=paced(rate), max_tokens=tokens)
+        return await ask(server, model=paced(rate, answer), max_tokens=tokens)
 
     answers = [read(one) for one in await asyncio.gather(*(one(n) for n in range(streams)))]
-    for answer in answers:
-        if not answer.whole or len(answer.pieces) != tokens:
-            raise Broken(f"{server.name}: {len(answer.pieces)} of {tokens} tokens")
+    for got in answers:
+        if not got.whole or len(got.pieces) != tokens:
+            raise Broken(f"{server.name}: {len(got.pieces)} of {tokens} tokens")
     return answers
 
 
@@ -287,7 +292,7 @@ async def by_length(servers: Sequence[Server], plan: Plan) -> list[dict[str, Any
             before_s = server.child.cpu_s()
             waves = max(plan.lengths) // tokens
             for _ in range(waves):
-                await wave(server, streams=streams, tokens=tokens, rate=rate)
+                await wave(server, streams=streams, tokens=tokens, rate=rate, answer="long")
             answers = waves * streams
             cpu_s = server.child.cpu_s() - before_s
             row["answers"] = answers
@@ -305,7 +310,7 @@ async def held_open(server: Server, streams: int) -> AsyncIterator[None]:
         server: whose.
         streams: how many.
     """
-    opened = [await open_stream(server, model="sim!stall@40") for _ in range(streams)]
+    opened = [await open_stream(server, model="short!stall@40") for _ in range(streams)]
     give_up_s = time.monotonic() + 30
     while any(one.heard.raw.count(b'"content":"') < 40 for one in opened):
         if time.monotonic() > give_up_s:
@@ -343,24 +348,27 @@ async def memory(server: Server, held: Sequence[int]) -> dict[str, Any]:
 
 
 def configuration(
-    provider: Server, plan: Plan, redis: str | None, sentences: str
+    providers: Mapping[str, Server], plan: Plan, redis: str | None, sentences: str
 ) -> dict[str, Any]:
     """Routes named as their target's model, so that one request suits every server.
 
     Args:
-        provider: the only one.
+        providers: of the short and of the long answer.
         plan: what is run.
         redis: URL for the record, or None for memory.
         sentences: who decides where a sentence ends.
     """
     rates = {1000, plan.pace, plan.length_streams[1], *(rate for _, rate in plan.growth_streams)}
-    models = [*(paced(rate) for rate in sorted(rates)), "sim!stall@40"]
+    models = [*(paced(rate) for rate in sorted(rates)), "short!stall@40"]
+    models.append(paced(plan.length_streams[1], "long"))
     return {
         "record": {"url": redis} if redis else {},
-        "providers": {"only": {"type": "vllm", "base_url": provider.base_url}},
+        "providers": {
+            name: {"type": "vllm", "base_url": one.base_url} for name, one in providers.items()
+        },
         "routes": {
             model: {
-                "targets": [{"provider": "only", "model": model}],
+                "targets": [{"provider": model.partition("!")[0], "model": model}],
                 "timeouts": {"idle_s": 600},
                 "sentences": sentences,
             }
@@ -369,23 +377,23 @@ def configuration(
     }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Stage:
     """All that runs.
 
     Args:
-        provider: asked directly.
+        direct: the provider, asked directly.
         floors: the three proxies.
         routers: in memory, with Redis, and with `sentences: fast`, as far as they can be had.
-        fresh_router: of which nothing was asked yet.
-        fresh_floor: the same.
+        parse_long: the proxy that parses, before the provider of the long answer.
+        fresh: a router that was asked nothing yet.
     """
 
-    provider: Server
+    direct: Server
     floors: tuple[Server, ...]
     routers: tuple[Server, ...]
-    fresh_router: Server
-    fresh_floor: Server
+    parse_long: Server
+    fresh: Server
 
 
 @contextlib.contextmanager
@@ -395,20 +403,26 @@ def everything(plan: Plan) -> Iterator[Stage]:
     Args:
         plan: what is run.
     """
-    chars = str(round(CHARS_PER_TOKEN * 2 * max(plan.lengths)))
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        provider = stack.enter_context(
-            simulated_provider("direct", "--seed", "cost", "--chars", chars, "--kinds", KINDS)
-        )
 
-        def floor(kind: str, name: str) -> Server:
+        def provider(name: str, tokens: float) -> Server:
+            chars = str(round(CHARS_PER_TOKEN * tokens))
+            options = ("--seed", "cost", "--chars", chars, "--kinds", KINDS)
+            return stack.enter_context(simulated_provider(name, *options))
+
+        rates = (plan.pace, *(rate for _, rate in plan.growth_streams))
+        direct = provider("direct", max(plan.tokens, plan.growth_seconds * max(rates)))
+        providers = {"short": direct, "long": provider("long", max(plan.lengths))}
+
+        def floor(kind: str, upstream: Server = direct) -> Server:
             command = [sys.executable, "-m", "benchmarks.floor", kind]
-            command += ["--upstream", str(provider.port)]
-            return stack.enter_context(served(name, command, folder / f"{name}.log"))
+            command += ["--upstream", str(upstream.port)]
+            log = folder / f"{kind}-{upstream.name}.log"
+            return stack.enter_context(served(kind, command, log))
 
         def router(name: str, redis: str | None = None, sentences: str = "pysbd") -> Server:
-            config = configuration(provider, plan, redis, sentences)
+            config = configuration(providers, plan, redis, sentences)
             return stack.enter_context(real_router(name, config, folder))
 
         routers = [router("router")]
@@ -417,13 +431,12 @@ def everything(plan: Plan) -> Iterator[Stage]:
             routers.append(router("router, Redis", url))
         if plan.variants and importlib.util.find_spec("sentencex"):
             routers.append(router("router, fast", sentences="fast"))
-        floors = [floor(kind, kind) for kind in FLOORS]
         yield Stage(
-            provider,
-            tuple(floors),
-            tuple(routers),
-            router("fresh-router") if plan.variants else routers[0],
-            floor("parse", "fresh-parse") if plan.variants else floors[1],
+            direct=direct,
+            floors=tuple(floor(kind) for kind in FLOORS),
+            routers=tuple(routers),
+            parse_long=floor("parse", providers["long"]),
+            fresh=router("fresh-router") if plan.variants else routers[0],
         )
 
 
@@ -435,8 +448,7 @@ async def measure(stage: Stage, plan: Plan) -> dict[str, Any]:
         plan: what is run.
     """
     proxies = (*stage.floors, *stage.routers)
-    some = (stage.floors[1], stage.routers[0])
-    for server in (stage.provider, *proxies):  # warm
+    for server in (stage.direct, *proxies):  # warm
         await wave(server, streams=plan.streams, tokens=20, rate=plan.pace)
     costs = await chunk_costs(proxies, plan)
     return {
@@ -452,20 +464,15 @@ async def measure(stage: Stage, plan: Plan) -> dict[str, Any]:
         },
         "first_token_ms": {
             name: Spread.of(values)
-            for name, values in (
-                await first_tokens((stage.provider, *proxies), plan.probes)
-            ).items()
+            for name, values in (await first_tokens((stage.direct, *proxies), plan.probes)).items()
         },
         "first_token_ms_busy": {
             name: Spread.of(values)
-            for name, values in (await busy_first_tokens(proxies, stage.provider, plan)).items()
+            for name, values in (await busy_first_tokens(proxies, stage.direct, plan)).items()
         },
-        "by_streams_us_per_chunk": await by_streams(some, plan),
-        "by_length": await by_length(some, plan),
-        "memory": {
-            "router": await memory(stage.fresh_router, plan.held),
-            "parse": await memory(stage.fresh_floor, plan.held),
-        },
+        "by_streams_us_per_chunk": await by_streams((stage.floors[1], stage.routers[0]), plan),
+        "by_length": await by_length((stage.parse_long, stage.routers[0]), plan),
+        "memory": await memory(stage.fresh, plan.held),
     }
 
 
@@ -498,8 +505,7 @@ def show(found: dict[str, Any]) -> None:
     for name in ("by_streams_us_per_chunk", "by_length"):
         print(f"\n{name}\n")
         print(table(tuple(found[name][0]), [tuple(row.values()) for row in found[name]]))
-    kib = {name: one["kib_per_stream"] for name, one in found["memory"].items()}
-    print(f"\nMemory per open stream, KiB: {kib}")
+    print(f"\nMemory per open stream: {found['memory']['kib_per_stream']} KiB")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

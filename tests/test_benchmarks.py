@@ -55,7 +55,7 @@ def test_overhead_compares_the_router_with_every_floor(tmp_path: Path) -> None:
     assert all(one["us"]["median"] > 0 for one in found["cpu_per_chunk"].values())
     assert [row["streams"] for row in found["by_streams_us_per_chunk"]] == [1, 3]
     assert [row["tokens"] for row in found["by_length"]] == [50, 200]
-    assert set(found["memory"]["router"]["bytes"]) == {"4", "8"}
+    assert set(found["memory"]["bytes"]) == {"4", "8"}
 
 
 # --- the arithmetic -------------------------------------------------------------------------------
