@@ -189,7 +189,10 @@ async def house(
         raw = await stack.enter_async_context(httpx.AsyncClient(timeout=30, trust_env=False))
         client = await stack.enter_async_context(
             openai.AsyncOpenAI(
-                base_url=router.base_url, api_key="none", max_retries=0, http_client=raw
+                base_url=router.base_url,
+                api_key="none",
+                max_retries=0,
+                http_client=openai.DefaultAsyncHttpxClient(trust_env=False),
             )
         )
         yield House(router, providers, client, raw)
