@@ -34,6 +34,7 @@ from router.engine.clock import Clock, LoopClock
 from router.engine.engine import Engine
 from router.engine.health import Health, HealthPolicy
 from router.engine.observe import Detail, Observer, Observers
+from router.engine.options import OnInterrupt
 from router.engine.route import Route, Stall, Target
 from router.engine.run import Retention
 from router.engine.shared_health import SharedHealth
@@ -194,6 +195,9 @@ def _route(
             _target(route, one, config.providers[one.provider], upstreams[one.provider])
             for one in route.targets
         ),
+        on_interrupt=OnInterrupt(route.on_interrupt),
+        atomic_tools=route.tool_calls == "atomic",
+        think_tags=route.think_tags == "reasoning",
         json=route.boundary == "json",
         make_boundary=functools.partial(
             make_boundary,

@@ -25,6 +25,7 @@ from router.api.asgi import (
 )
 from router.api.chat_sinks import BlockingSink, ChatSink, StreamSink
 from router.api.documents import document_for
+from router.api.options import Choices, choices_of
 from router.api.protocol import ABORT
 from router.api.serving import Generation, Serving
 from router.core.request import ChatRequest
@@ -52,6 +53,7 @@ class _Asked:
         request: what was asked.
         route: where it may be answered.
         structured: the JSON document it asks for, or None for text.
+        choices: what the client chose.
         digest: hex digest of its body.
         owner: digest of the API key that asked, or "".
     """
@@ -59,6 +61,7 @@ class _Asked:
     request: ChatRequest
     route: Route
     structured: Structured | None
+    choices: Choices
     digest: str
     owner: str
 
@@ -97,7 +100,7 @@ class ChatCompletions:
                 await send_error(send, internal_error())
             else:
                 call = _Call(self._serving, scope, receive, send)
-                await call.run(asked, call.sink(asked.request, headers, generation))
+                await call.run(asked, call.sink(asked, generation))
 
     async def _read(
         self, generation: Generation, headers: Mapping[str, str], receive: Receive
@@ -115,6 +118,7 @@ class ChatCompletions:
             request=request,
             route=route,
             structured=document_for(request, self._serving.schemas, always=route.json),
+            choices=choices_of(headers, request, route, self._serving.schemas),
             digest=hashlib.sha256(body).hexdigest(),
             owner=owner,
         )
@@ -133,20 +137,20 @@ class _Call:
         self._left = False
         self._stopped = False
 
-    def sink(
-        self, request: ChatRequest, headers: Mapping[str, str], generation: Generation
-    ) -> ChatSink:
+    def sink(self, asked: _Asked, generation: Generation) -> ChatSink:
         """What the answer goes into."""
         created = int(self._engine.clock.unix_s())
-        metadata = headers.get("x-router-metadata", "").strip().lower() == "always"
-        if not request.stream:
-            return BlockingSink(self._send, self._stream_id, created, metadata=metadata)
+        choices = asked.choices
+        if not asked.request.stream:
+            return BlockingSink(self._send, self._stream_id, created, metadata=choices.metadata)
         return StreamSink(
             self._send,
             self._stream_id,
             created,
-            metadata=metadata,
-            include_usage=request.include_usage,
+            metadata=choices.metadata,
+            include_usage=asked.request.include_usage,
+            named_events=choices.named_events,
+            close_json=choices.close_json,
             clock=self._engine.clock,
             commit_headers_after_s=generation.settings.commit_headers_after_s,
         )
@@ -179,6 +183,7 @@ class _Call:
                 stream_id=self._stream_id,
                 digest=asked.digest,
                 owner=asked.owner,
+                options=asked.choices.options,
                 structured=asked.structured,
             )
         except asyncio.CancelledError:

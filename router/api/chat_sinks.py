@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from router.api.asgi import Send, send_error, send_json
-from router.core.events import Event, Finish
-from router.core.sse import encode_comment
+from router.core.events import Event, Finish, Text
+from router.core.sse import encode_comment, encode_event
 from router.engine.clock import Clock, Timer
 from router.engine.report import StreamReport
 from router.engine.sink import Failure, StreamHead
 from router.errors import RequestError
-from router.wire.openai import ChunkWriter, CompletionFold, error_object
+from router.wire.openai import ChunkWriter, CompletionFold, encode_json, error_object
 
 KEEPALIVE_COMMENT_S = 10.0
 """Between two comments while the first output is waited for; proxies commonly give up at 60 s."""
@@ -35,6 +35,8 @@ class StreamSink:
         created: Unix time in seconds.
         metadata: the client asked for the `router` object whatever happens.
         include_usage: the client asked for the usage chunk.
+        named_events: the client reads events with a name.
+        close_json: the client wants a broken-off document closed so that it parses.
         clock: where time comes from.
         commit_headers_after_s: wait for the first output after which the status line goes out.
     """
@@ -47,15 +49,20 @@ class StreamSink:
         *,
         metadata: bool,
         include_usage: bool,
+        named_events: bool = False,
+        close_json: bool = False,
         clock: Clock,
         commit_headers_after_s: float,
     ) -> None:
+        self._named_events = named_events
+        self._close_json = close_json
         self._send = send
         self._stream_id = stream_id
         self._created = created
         self._metadata = metadata
         self._include_usage = include_usage
         self._clock = clock
+        self._model = ""
         self._writer = self._make_writer("")
         self._started = False
         self.ended = False
@@ -68,6 +75,7 @@ class StreamSink:
     async def open(self, head: StreamHead) -> None:
         """The first output is at hand."""
         await self._stop_waiting()
+        self._model = head.model
         self._writer = self._make_writer(head.model)
         if not self._started:
             await self._start(head.target)
@@ -91,7 +99,7 @@ class StreamSink:
         """The stream ends without a finish: as a response of its own, or in band."""
         await self._stop_waiting()
         if self._started:
-            await self._end(self._writer.error(_error_of(failure)))
+            await self._end(self._closing(failure) + self._last_event(failure))
         else:
             self.ended = True
             await _send_failure(self._send, failure)
@@ -112,6 +120,22 @@ class StreamSink:
         else:
             self.ended = True
             await send_error(self._send, error)
+
+    async def reset(self, reason: str) -> None:
+        """The client is told to forget what it has; its next chunk is a first one again."""
+        self._writer = self._make_writer(self._model)
+        event = encode_event(encode_json({"reason": reason}), b"reset_stream")
+        await self._send({"type": "http.response.body", "body": event, "more_body": True})
+
+    def _closing(self, failure: Failure) -> bytes:
+        wanted = failure.closers and (failure.partial or self._close_json)
+        return self._writer.write([Text(failure.closers)]) if wanted else b""
+
+    def _last_event(self, failure: Failure) -> bytes:
+        if failure.partial and self._named_events:
+            body = {"reason": failure.message, "router": failure.report.to_wire()}
+            return encode_event(encode_json(body), b"partial_complete")
+        return self._writer.error(_error_of(failure))
 
     async def aclose(self) -> None:
         """Let go of the timer."""
@@ -179,6 +203,7 @@ class BlockingSink:
         self._stream_id = stream_id
         self._created = created
         self._metadata = metadata
+        self._model = ""
         self._fold = self._make_fold("")
         self._target = ""
         self.ended = False
@@ -186,12 +211,17 @@ class BlockingSink:
 
     async def open(self, head: StreamHead) -> None:
         """The first output is at hand."""
+        self._model = head.model
         self._fold = self._make_fold(head.model)
         self._target = head.target
 
     async def deliver(self, events: Sequence[Event]) -> None:
         """Keep output."""
         self._fold.add(events)
+
+    async def reset(self, reason: str) -> None:  # noqa: ARG002 - nobody has seen anything
+        """Forget what was kept."""
+        self._fold = self._make_fold(self._model)
 
     async def finish(
         self, finishes: Sequence[Finish], usage: Mapping[str, Any], report: StreamReport

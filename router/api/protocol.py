@@ -92,7 +92,8 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._deaf:
             return
         if self._answering():
-            self._stop_listening()
+            if data.strip(b"\r\n"):  # an empty line behind a body is an old client's habit
+                self._stop_listening()
             return
         self._unset_keepalive_if_required()
         self._feed(data)

@@ -8,7 +8,7 @@ schema's business.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import get_args
 
@@ -214,22 +214,6 @@ def _deadlines(tree: Tree, _: Surroundings) -> Iterator[Problem]:
                 )
 
 
-_NOT_YET: Mapping[tuple[str, str], str] = {
-    ("on_interrupt", "restart"): "Use `resume`, which is the default.",
-    ("on_interrupt", "partial"): "Use `resume`, which is the default.",
-    ("tool_calls", "atomic"): "Use `stream`, which is the default.",
-}
-"""Words of a route that the engine does not act on yet: refused rather than ignored."""
-
-
-def _not_yet(tree: Tree, _: Surroundings) -> Iterator[Problem]:
-    for route in tree.keys("routes"):
-        for (key, word), remedy in _NOT_YET.items():
-            path = ("routes", route, key)
-            if tree.get(*path) == word:
-                yield _says(tree, path, f"`{key}: {word}` is not yet supported.", remedy)
-
-
 def _languages(tree: Tree, around: Surroundings) -> Iterator[Problem]:
     for route in tree.keys("routes"):
         path = ("routes", route)
@@ -272,6 +256,5 @@ _RULES: tuple[Callable[[Tree, Surroundings], Iterator[Problem]], ...] = (
     _thinking,
     _twins,
     _deadlines,
-    _not_yet,
     _languages,
 )

@@ -370,9 +370,11 @@ class Route(_Section):
     """How silence in mid-answer is judged: by `idle_s`; by what is usual for the target, at most
     `idle_s`; or by that, asking the next target while the silent one is still heard."""
     on_interrupt: Literal["resume", "restart", "partial"] = "resume"
-    """What happens when a provider dies in mid-answer; only `resume` is supported yet."""
+    """What happens when a provider dies in mid-answer; a client may choose for itself."""
     tool_calls: Literal["stream", "atomic"] = "stream"
-    """How tool calls are delivered; only `stream` is supported yet."""
+    """How tool calls are delivered: as they come, or held back until they are whole."""
+    think_tags: Literal["text", "reasoning"] = "text"
+    """What `<think>` at the beginning of the content is."""
     boundary: Literal["text", "json"] = "text"
     """Where the record may advance; `json`: every answer is a document, given in whole values."""
     language: Annotated[str, StringConstraints(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$")] = "en"

@@ -48,6 +48,8 @@ class Move(StrEnum):
     """The record moves to a boundary."""
     SUPERSEDE = "supersede"
     """A continuation replaces the fragment."""
+    RESTART = "restart"
+    """The client was told to forget what it has."""
     FAULT = "fault"
     """The attempt ended badly."""
     FINISH = "finish"
@@ -83,6 +85,7 @@ TRANSITIONS: dict[State, dict[Move, State]] = {
         Move.TEXT: State.TEXT,
         Move.TOOL: State.TOOL,
         Move.SUPERSEDE: State.TEXT,
+        Move.RESTART: State.OPENING,
         Move.FAULT: State.SPLICING,
         Move.FINISH: State.COMPLETED,
         Move.BREAK: State.BROKEN,
@@ -99,8 +102,10 @@ class CommitMachine:
     __slots__ = (
         "_committed",
         "_fragment",
+        "_pieces",
         "boundaries",
         "committed_chars",
+        "committed_pieces",
         "delivered_chars",
         "state",
         "superseded",
@@ -110,10 +115,13 @@ class CommitMachine:
         self.state = State.OPENING
         self.delivered_chars = 0
         self.committed_chars = 0
+        self.committed_pieces = 0
+        """Pieces of text (mostly tokens) that the committed text came in."""
         self.boundaries = 0
         self.superseded: list[tuple[int, int]] = []
         self._committed: list[str] = []
         self._fragment: list[str] = []
+        self._pieces: list[int] = []
 
     @property
     def committed_text(self) -> str:
@@ -145,6 +153,7 @@ class CommitMachine:
             self._move(Move.TEXT)
         self.delivered_chars += len(text)
         self._fragment.append(text)
+        self._pieces.append(len(text))
 
     def tool(self) -> None:
         """A part of a tool call was delivered."""
@@ -170,6 +179,7 @@ class CommitMachine:
         self._committed.append(delta)
         self.committed_chars += chars
         self._fragment = [fragment[chars:]]
+        self._count_pieces(chars)
         self.boundaries += 1
         return delta
 
@@ -193,6 +203,7 @@ class CommitMachine:
         if self.delivered_chars > start:
             self.superseded.append((start, self.delivered_chars))
         self._fragment = [fragment[:keep_chars]]
+        self._pieces = [keep_chars] if keep_chars else []
 
     def fault(self) -> None:
         """The attempt ended badly."""
@@ -205,6 +216,30 @@ class CommitMachine:
     def break_off(self) -> None:
         """The stream ended without a finish."""
         self._move(Move.BREAK)
+
+    def restart(self) -> None:
+        """The client was told to forget everything: the answer begins anew."""
+        self._move(Move.RESTART)
+        self.delivered_chars = 0
+        self.committed_chars = 0
+        self.committed_pieces = 0
+        self.superseded = []
+        self._committed = []
+        self._fragment = []
+        self._pieces = []
+
+    def _count_pieces(self, chars: int) -> None:
+        """How many pieces lie wholly in what is committed now."""
+        at = 0
+        for size in self._pieces:
+            if size > chars:
+                break
+            chars -= size
+            at += 1
+        self.committed_pieces += at
+        self._pieces = (
+            [self._pieces[at] - chars, *self._pieces[at + 1 :]] if chars else (self._pieces[at:])
+        )
 
     def _delivered_at(self, chars: int) -> int:
         """Where a character of the canonical text stands in the delivered text."""

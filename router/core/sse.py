@@ -201,12 +201,15 @@ class SseDecoder:
         self._name = b""
 
 
-def encode_event(data: bytes) -> bytes:
-    r"""One event without a name; a line end inside `data` becomes a further `data` line.
+def encode_event(data: bytes, name: bytes = b"") -> bytes:
+    r"""One event; a line end inside `data` becomes a further `data` line.
 
     Args:
         data: the payload; JSON has no line ends of its own.
+        name: of the event, for clients that asked for named ones; b"" for none.
     """
+    if name:
+        return b"event: %b\n" % name + encode_event(data)
     if b"\n" in data or b"\r" in data:
         lines = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         return b"".join(b"data: %b\n" % line for line in lines) + b"\n"

@@ -296,6 +296,9 @@ class _Client:
         """Keep the text."""
         self.texts += [event.text for event in events if isinstance(event, Text)]
 
+    async def reset(self, reason: str) -> None:
+        """A drill never asks for answers that begin anew."""
+
     async def finish(
         self, finishes: Sequence[Finish], usage: Mapping[str, Any], report: StreamReport
     ) -> None:

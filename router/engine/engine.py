@@ -10,6 +10,7 @@ from router.core.structured import Structured
 from router.engine.clock import Clock
 from router.engine.health import Health
 from router.engine.observe import Observers
+from router.engine.options import Options
 from router.engine.report import StreamReport
 from router.engine.route import Route
 from router.engine.run import Means, Retention, Run
@@ -63,6 +64,7 @@ class Engine:
         stream_id: str,
         digest: str,
         owner: str,
+        options: Options | None = None,
         structured: Structured | None = None,
     ) -> StreamReport:
         """Answer one request.
@@ -74,6 +76,7 @@ class Engine:
             stream_id: from `new_stream_id`.
             digest: hex digest of the request's body.
             owner: digest of the API key that asked, or "".
+            options: what the client chose, or None for the defaults.
             structured: the JSON document that is asked for, or None for text.
 
         Returns:
@@ -95,6 +98,7 @@ class Engine:
             store=self.store,
             clock=self.clock,
             tell=self._means.tell,
+            options=options or Options(),
             structured=structured,
         )
         return await Run(self._means, stream, route, sink).run()

@@ -68,6 +68,7 @@ def explain(
     attempts: Sequence[AttemptReport],
     *,
     begun: bool,
+    tools: str = "",
 ) -> Explanation:
     """Put a failure into words.
 
@@ -77,12 +78,21 @@ def explain(
         state: where the stream is.
         attempts: every upstream call.
         begun: something was delivered already.
+        tools: the tool calls that were delivered, as a clause.
 
     Returns:
         What the client is told.
     """
     if fault is None:
         return _fenced()
+    if isinstance(action, GiveUp) and action.reason == "partial":
+        return Explanation(
+            status=502,
+            type="server_error",
+            code="partial_complete",
+            message=f"The answer broke off. {_what(fault, attempts)} "
+            "What was delivered stands, as was asked for.",
+        )
     if isinstance(action, GiveUp) and action.reason == "deadline":
         return Explanation(
             status=504,
@@ -91,7 +101,7 @@ def explain(
             message=f"The time allowed for this request is over. {_what(fault, attempts)}",
         )
     if isinstance(action, Refuse):
-        return _refused(fault, state, attempts)
+        return _refused(fault, state, attempts, tools)
     if not begun:
         return _returned(fault) if isinstance(action, Return) else _nobody(fault, attempts)
     return Explanation(
@@ -112,11 +122,13 @@ def _fenced() -> Explanation:
     )
 
 
-def _refused(fault: Fault, state: State, attempts: Sequence[AttemptReport]) -> Explanation:
+def _refused(
+    fault: Fault, state: State, attempts: Sequence[AttemptReport], tools: str
+) -> Explanation:
     tool = state is State.TOOL
     why = (
-        "A tool call had been delivered, so the answer was not handed to another provider: "
-        "the tool may have run."
+        f"A tool call had been delivered, {tools}, so the answer was not handed to another "
+        "provider: the tool may have run."
         if tool
         else "What had been delivered (a refusal, several choices or log probabilities) cannot be "
         "taken up by another provider."

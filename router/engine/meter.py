@@ -37,6 +37,7 @@ class Meter:
         "chunks",
         "model",
         "number",
+        "reasoning_chars",
         "style",
         "target",
         "usage",
@@ -65,6 +66,7 @@ class Meter:
         self.style = style
         self.chars = 0
         self.chunks = 0
+        self.reasoning_chars = 0
         self.usage: Usage | None = None
 
     def output(self, chunks: int, chars: int) -> None:
@@ -98,6 +100,7 @@ class Meter:
             duration_ms=1000 * (self._clock.now_s() - self._start_s),
             output_chars=self.chars,
             chunks=self.chunks,
+            reasoning_chars=self.reasoning_chars,
             fault=fault,
             usage=self._usage(),
             usage_estimated=self.usage is None,

@@ -27,6 +27,7 @@ class AttemptReport:
         duration_ms: from its start to its end.
         output_chars: characters of text it sent, whatever became of them.
         chunks: events with output it sent.
+        reasoning_chars: characters of reasoning it sent.
         fault: why it ended badly, or None.
         usage: the provider's own usage object, or the estimate.
         usage_estimated: the provider reported none.
@@ -42,6 +43,7 @@ class AttemptReport:
     duration_ms: float
     output_chars: int
     chunks: int
+    reasoning_chars: int
     fault: Fault | None
     usage: dict[str, Any]
     usage_estimated: bool
@@ -55,6 +57,7 @@ class AttemptReport:
             "first_output_ms": _ms(self.first_output_ms),
             "duration_ms": _ms(self.duration_ms),
             "output_chars": self.output_chars,
+            **({"reasoning_chars": self.reasoning_chars} if self.reasoning_chars else {}),
             "usage": self.usage,
             "usage_estimated": self.usage_estimated,
         }

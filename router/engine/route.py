@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from router.core.boundary import Boundary
 from router.engine.gaps import Gaps
+from router.engine.options import OnInterrupt
 from router.engine.upstream import Upstream
 from router.providers.base import Provider
 
@@ -63,6 +64,9 @@ class Route:
         same_target_retries: how often a target is asked again in a row, before output.
         max_wait_s: longest wait before a target is asked again.
         stall: how a silence in mid-answer is judged.
+        on_interrupt: what happens when a provider dies in mid-answer, unless the client chooses.
+        atomic_tools: tool calls are held back until they are whole, unless the client chooses.
+        think_tags: `<think>` at the beginning of the content is reasoning.
         json: every answer is a JSON document, whether the request says so or not.
     """
 
@@ -74,4 +78,7 @@ class Route:
     same_target_retries: int = 1
     max_wait_s: float = 2.0
     stall: Stall = Stall.FIXED
+    on_interrupt: OnInterrupt = OnInterrupt.RESUME
+    atomic_tools: bool = False
+    think_tags: bool = False
     json: bool = False

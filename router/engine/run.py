@@ -38,6 +38,7 @@ from router.engine.health import Health
 from router.engine.hedge import Hedge
 from router.engine.meter import Meter, add_usage
 from router.engine.observe import AttemptEnded, AttemptStarted, Observers, StreamEnded
+from router.engine.options import OnInterrupt
 from router.engine.report import AttemptReport, StreamReport
 from router.engine.route import Route, Stall, Target
 from router.engine.sink import Failure, Sink
@@ -195,12 +196,26 @@ class Run:
                 assert self._report_at_end is not None  # noqa: S101 - `_complete` made it
                 return self._report_at_end
             action: Action = self._decide(fault, asked) if winner is None else winner.ask
+            if self._stands():
+                action = GiveUp("partial")
             if not isinstance(action, Ask):
                 return await self._fail(fault, action)
             change = self._go_on(fault, asked, action)
+            if self._begins_anew():
+                await self._stream.restart()
             if winner is None and action.wait_s > 0:
                 await self._clock.sleep(action.wait_s)
             asked = winner or self.make(action)
+
+    def _stands(self) -> bool:
+        """The client would rather keep what it has than see it continued."""
+        wanted = self._stream.options.on_interrupt is OnInterrupt.PARTIAL
+        return wanted and self._stream.phase is Phase.TEXT
+
+    def _begins_anew(self) -> bool:
+        """The client would rather forget what it has than see it continued."""
+        wanted = self._stream.options.on_interrupt is OnInterrupt.RESTART
+        return wanted and self._stream.machine.state is State.SPLICING
 
     # -- one attempt -------------------------------------------------------------------------
 
@@ -407,7 +422,14 @@ class Run:
     async def _fail(self, fault: Fault | None, action: Return | Refuse | GiveUp) -> StreamReport:
         stream = self._stream
         stream.settle()
-        told = explain(fault, action, stream.machine.state, self._attempts, begun=stream.began)
+        told = explain(
+            fault,
+            action,
+            stream.machine.state,
+            self._attempts,
+            begun=stream.began,
+            tools=stream.tools.describe(),
+        )
         report = self._end(told.code or "refused", finish="")
         await self._sink.fail(
             Failure(
@@ -419,6 +441,8 @@ class Run:
                 retry_after_s=told.retry_after_s,
                 begun=stream.began,
                 report=report,
+                partial=told.code == "partial_complete",
+                closers=stream.closers,
             )
         )
         return report

@@ -38,6 +38,8 @@ class Failure:
         retry_after_s: seconds until a new try makes sense, or None if not known.
         begun: something was delivered already, so the error goes in band.
         report: how it went.
+        partial: the client wanted what was delivered to stand: it is no error to it.
+        closers: what closes a delivered document so that it parses, "" for text.
     """
 
     status: int
@@ -48,6 +50,8 @@ class Failure:
     retry_after_s: float | None
     begun: bool
     report: StreamReport
+    partial: bool = False
+    closers: str = ""
 
 
 class Sink(Protocol):
@@ -62,6 +66,14 @@ class Sink(Protocol):
 
         Args:
             events: text, reasoning, refusals, tool calls and extras, in order.
+        """
+        ...
+
+    async def reset(self, reason: str) -> None:
+        """The client, which asked for that, is told to forget what it has.
+
+        Args:
+            reason: a stable word.
         """
         ...
 

@@ -93,6 +93,10 @@ def routed(
         {"provider": name, "model": f"model-{name}", **(targets[at] if at < len(targets) else {})}
         for at, name in enumerate(named)
     ]
+    health = sections.get("health")
+    if health and health.get("eject_after", 0) >= 1000:
+        # Whoever wants no ejection wants none by rate either, or the cuts would soon be nobody's.
+        sections["health"] = {"eject_rate": 1, **health}
     return {
         "providers": named,
         "routes": {"chat": {"targets": listed, **(route or {})}},
