@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import openai
 
+from router.engine.observe import Observer
 from router.simulate import Conduct, Script, SimulatedProvider
 from support.reading import Answer, read_stream
 from support.routers import Router, routed, running_router
@@ -160,6 +161,8 @@ async def house(
     *conducts: Conduct | Script,
     targets: Sequence[dict[str, Any]] = (),
     route: Mapping[str, Any] | None = None,
+    observers: Sequence[Observer] = (),
+    primary: Script | None = None,
 ) -> AsyncIterator[House]:
     """A primary that says a text, and fallbacks that know it too (or, with a script, another).
 
@@ -168,9 +171,11 @@ async def house(
         conducts: what each fallback does with a prefix, or what it says instead.
         targets: further keys of each target, the primary's first.
         route: further keys of the route.
+        observers: of the engine.
+        primary: what the primary says, if more than the text.
     """
     async with AsyncExitStack() as stack:
-        providers = [SimulatedProvider(script=Script(text=text), keep_requests=200)]
+        providers = [SimulatedProvider(script=primary or Script(text=text), keep_requests=200)]
         for one in conducts:
             if isinstance(one, Script):
                 providers.append(SimulatedProvider(script=one, keep_requests=200))
@@ -185,7 +190,7 @@ async def house(
             route=dict(route or {}),
             health={"eject_after": 1000, "eject_rate": 1},  # it is made to fail at every request
         )
-        router = await stack.enter_async_context(running_router(config))
+        router = await stack.enter_async_context(running_router(config, observers=observers))
         raw = await stack.enter_async_context(httpx.AsyncClient(timeout=30, trust_env=False))
         client = await stack.enter_async_context(
             openai.AsyncOpenAI(
