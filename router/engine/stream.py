@@ -246,6 +246,7 @@ class Stream:
         while True:
             silent = not meter.chunks
             batch = intake.take(events, meter)
+            self._note_seam(batch)
             if silent and batch.spoke and self.on_answering is not None:
                 self.on_answering(target)
             if batch.out:
@@ -266,16 +267,20 @@ class Stream:
     async def _end_of_answer(self, meter: Meter, target: Target) -> Fault | None:
         """A finish is held: deliver what was held with it, if the answer really is whole."""
         batch = self._intake.end()
+        self._note_seam(batch)
         if batch.out:
             await self._deliver(batch, meter, target)
         return batch.fault
+
+    def _note_seam(self, batch: Batch) -> None:
+        """A join may be decided by text that the client has already: then nothing is sent yet."""
+        if batch.seam is not None and self._failover is not None:
+            self._seam, self._failover = (self._failover, batch.seam), None
 
     async def _deliver(self, batch: Batch, meter: Meter, target: Target) -> None:
         if not self.began:
             await self.begin(meter, target)
         await self._sink.deliver(batch.out)
-        if batch.seam is not None and self._failover is not None:
-            self._seam, self._failover = (self._failover, batch.seam), None
         now_s = self._clock.now_s()
         if self._seam is not None and batch.texts:
             self._tell_joined(1000 * (now_s - self._last_output_s))
