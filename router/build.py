@@ -30,13 +30,13 @@ from router.config.schema import Provider as ProviderConfig
 from router.config.schema import Route as RouteConfig
 from router.config.schema import Target as TargetConfig
 from router.core.boundary import make_boundary
+from router.engine.choice import Retention
 from router.engine.clock import Clock, LoopClock
 from router.engine.engine import Engine
 from router.engine.health import Health, HealthPolicy
 from router.engine.observe import Detail, Observer, Observers
 from router.engine.options import OnInterrupt
 from router.engine.route import Route, Stall, Target
-from router.engine.run import Retention
 from router.engine.shared_health import SharedHealth
 from router.engine.upstream import Upstream, make_tls
 from router.errors import ConfigError

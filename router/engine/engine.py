@@ -7,13 +7,14 @@ from collections.abc import Callable
 
 from router.core.request import ChatRequest
 from router.core.structured import Structured
+from router.engine.choice import Means, Retention
 from router.engine.clock import Clock
 from router.engine.health import Health
 from router.engine.observe import Observers
 from router.engine.options import Options
 from router.engine.report import StreamReport
 from router.engine.route import Route
-from router.engine.run import Means, Retention, Run
+from router.engine.run import Run
 from router.engine.sink import Sink
 from router.engine.stream import Stream
 from router.store.base import RecordHead, RecordStore

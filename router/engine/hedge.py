@@ -7,16 +7,26 @@ of its own up to its first output, and is then handed to the loop as if it had b
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from router.core.events import Failed, Finish, Reasoning, Refusal, Text, ToolCall
 from router.core.faults import Fault, FaultKind
-
-if TYPE_CHECKING:  # `run` makes hedges, and hedges ask `run` for attempts
-    from router.engine.run import Asked, Run
+from router.engine.asked import Asked
 
 _LOST = "the first target went on after all"
 _SPEAKS = (Text, Reasoning, Refusal, ToolCall, Finish)
+
+
+class Asker(Protocol):
+    """Who makes attempts and notes how they end."""
+
+    def beside(self, asked: Asked) -> Asked | None:
+        """An attempt beside one that has fallen silent, if there is whom to ask."""
+        ...
+
+    def note(self, asked: Asked, fault: Fault | None) -> None:
+        """An attempt is over."""
+        ...
 
 
 class Hedge:
@@ -27,7 +37,7 @@ class Hedge:
         asked: the attempt that is being followed.
     """
 
-    def __init__(self, run: Run, asked: Asked) -> None:
+    def __init__(self, run: Asker, asked: Asked) -> None:
         self._run = run
         self._asked = asked
         self._task: asyncio.Task[Asked | None] | None = None
@@ -49,9 +59,8 @@ class Hedge:
         await asyncio.gather(*self._dropped)
 
     def _slow(self) -> None:
-        ask = self._run.hedge_target(self._asked) if self._task is None else None
-        if ask is not None:
-            second = self._run.make(ask)
+        second = self._run.beside(self._asked) if self._task is None else None
+        if second is not None:
             self._task = asyncio.get_running_loop().create_task(self._race(second))
 
     def _recovered(self) -> None:

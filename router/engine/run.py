@@ -8,117 +8,29 @@ once are `hedge.py`'s.
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import msgspec
 
 from router.core.commit import State
-from router.core.continuation import ContinuationStyle, Style
-from router.core.events import Event
-from router.core.failover import (
-    Action,
-    Ask,
-    Budget,
-    Candidate,
-    GiveUp,
-    Phase,
-    Progress,
-    Refuse,
-    Return,
-    first_target,
-    next_action,
-)
+from router.core.failover import Action, Ask, GiveUp, Phase, Progress, Refuse, Return
 from router.core.faults import Fault, FaultKind, Verdict
-from router.engine.attempt import Attempt, Limits
-from router.engine.clock import Clock
+from router.engine.asked import Asked
+from router.engine.attempt import Attempt
+from router.engine.choice import Choice, Means
 from router.engine.failures import explain
-from router.engine.health import Health
 from router.engine.hedge import Hedge
 from router.engine.meter import Meter, add_usage
-from router.engine.observe import AttemptEnded, AttemptStarted, Observers, StreamEnded
+from router.engine.observe import AttemptEnded, AttemptStarted, StreamEnded
 from router.engine.options import OnInterrupt
 from router.engine.report import AttemptReport, StreamReport
 from router.engine.route import Route, Stall, Target
 from router.engine.sink import Failure, Sink
 from router.engine.stream import Fenced, OpenFailover, Stream
-from router.providers.base import Sent
-from router.providers.registry import downgraded
 
 ROUTER_STOPPED = "router_stopped"
 """The message of a cancellation that is no client's leaving: this process is being stopped."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retention:
-    """How long the record's text outlives its stream, in seconds.
-
-    Args:
-        completed_s: after the client got its finish.
-        interrupted_s: after it did not: the window in which it may come back.
-    """
-
-    completed_s: float = 0.0
-    interrupted_s: float = 120.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
-    """What every run is given.
-
-    Args:
-        health: the condition of the targets.
-        clock: where time comes from.
-        tell: the observers.
-        retention: how long the record's text is kept.
-        random: numbers in [0, 1), for jitter.
-    """
-
-    health: Health
-    clock: Clock
-    tell: Observers
-    retention: Retention
-    random: Callable[[], float]
-
-
-@dataclass(slots=True, kw_only=True)
-class Asked:
-    """One attempt, from its request to its report.
-
-    Args:
-        ask: the decision that led to it.
-        target: whom it asks.
-        attempt: the upstream call.
-        meter: counts it.
-        how: the target's continuation style.
-        sent: what was made of it, None for the original question.
-        opened: its body is being read already.
-        first: events that were read already.
-    """
-
-    ask: Ask
-    target: Target
-    attempt: Attempt
-    meter: Meter
-    how: ContinuationStyle
-    sent: Sent | None
-    opened: bool = False
-    first: list[Event] = field(default_factory=list)
-
-    @property
-    def instructed(self) -> bool:
-        """No prefix that could be refused was sent."""
-        return self.sent is None or self.sent.style in (Style.INSTRUCT, Style.RESTART)
-
-
-@dataclass(slots=True)
-class _Tried:
-    """What this stream knows of one target."""
-
-    failed: bool = False
-    hopeless: bool = False
-    instruct: bool = False
 
 
 class Run:
@@ -138,11 +50,8 @@ class Run:
         self._sink = sink
         self._clock = means.clock
         self._started_s = means.clock.now_s()
-        self._deadline_s = self._started_s + route.total_s
-        self._begun_attempts = 0
+        self._choice = Choice(means, route, self._started_s + route.total_s)
         self._attempts: list[AttemptReport] = []
-        self._tried = [_Tried() for _ in route.targets]
-        self._retries_in_a_row = 0
         self._report_at_end: StreamReport | None = None
         self._cool: Callable[[], None] | None = None
         stream.on_answering = self._answering
@@ -185,7 +94,7 @@ class Run:
             self._end(outcome, finish="")
 
     async def _loop(self) -> StreamReport:
-        asked = self.make(Ask(first_target(self._candidates())))
+        asked = self.make(self._choice.first())
         change: OpenFailover | None = None
         while True:
             try:
@@ -195,7 +104,7 @@ class Run:
             if fault is None:
                 assert self._report_at_end is not None  # noqa: S101 - `_complete` made it
                 return self._report_at_end
-            action: Action = self._decide(fault, asked) if winner is None else winner.ask
+            action = self._decide(fault, asked) if winner is None else winner.ask
             if self._stands():
                 action = GiveUp("partial")
             if not isinstance(action, Ask):
@@ -226,10 +135,10 @@ class Run:
             ask: whom, and how.
         """
         target = self._route.targets[ask.target]
-        how = self._style_for(ask)
+        how = self._choice.style_for(ask)
         continuation = self._stream.continuation(how)
         sent = target.provider.sends(self._stream.request, continuation) if continuation else None
-        self._begun_attempts += 1
+        number = self._choice.begin()
         asked = Asked(
             ask=ask,
             target=target,
@@ -237,10 +146,10 @@ class Run:
                 target.upstream,
                 target.provider,
                 target.provider.build(self._stream.request, continuation),
-                self._limits(target),
+                self._choice.limits(target),
                 self._clock,
             ),
-            meter=self._meter(target, sent.style.value if sent else ""),
+            meter=self._meter(number, target, sent.style.value if sent else ""),
             how=how,
             sent=sent,
         )
@@ -303,10 +212,7 @@ class Run:
             self._means.health.succeeded(name)
         else:
             self._means.health.failed(name, fault)
-            if fault.kind is not FaultKind.HEDGED:
-                tried = self._tried[asked.ask.target]
-                tried.failed = True
-                tried.hopeless = tried.hopeless or fault.verdict is Verdict.ACCOUNT
+            self._choice.failed(asked.ask, fault)
         if asked.attempt.longest_gap_s:
             asked.target.gaps.add(asked.attempt.longest_gap_s)
         self._means.tell(AttemptEnded(stream_id=self._stream.head.stream_id, report=report))
@@ -323,32 +229,28 @@ class Run:
 
     # -- what next ---------------------------------------------------------------------------
 
-    def hedge_target(self, asked: Asked) -> Ask | None:
-        """Whom to ask beside an attempt that has fallen silent.
+    def beside(self, asked: Asked) -> Asked | None:
+        """An attempt beside one that has fallen silent.
 
         Args:
             asked: the silent one.
 
         Returns:
-            The decision that a fault would have led to now, if it is another target at once.
+            What a fault would have led to now, if that is another target at once.
         """
         silent = Fault(kind=FaultKind.IDLE_TIMEOUT)
-        action = self._decide(silent, asked, also_failed=asked.ask.target)
-        fits = isinstance(action, Ask) and action.target != asked.ask.target
-        return action if isinstance(action, Ask) and fits and not action.wait_s else None
+        ask = self._decide(silent, asked, also_failed=asked.ask.target)
+        if not isinstance(ask, Ask) or ask.wait_s or ask.target == asked.ask.target:
+            return None
+        return self.make(ask)
 
     def _decide(self, fault: Fault, asked: Asked, *, also_failed: int | None = None) -> Action:
-        return next_action(
-            fault,
-            Progress(
-                phase=self._stream.phase,
-                committed=self._stream.machine.committed_chars > 0,
-                instructed=asked.instructed,
-            ),
-            self._budget(),
-            self._candidates(also_failed),
-            asked.ask.target,
+        progress = Progress(
+            phase=self._stream.phase,
+            committed=self._stream.machine.committed_chars > 0,
+            instructed=asked.instructed,
         )
+        return self._choice.next(fault, progress, asked.ask, also_failed=also_failed)
 
     def _go_on(self, fault: Fault, asked: Asked, action: Ask) -> OpenFailover | None:
         """Turn to the next attempt.
@@ -356,14 +258,10 @@ class Run:
         Returns:
             The failover that this is, or None for a retry that the client never sees.
         """
-        same = action.target == asked.ask.target
-        self._retries_in_a_row = self._retries_in_a_row + 1 if same else 0
-        if action.instruct:
-            self._tried[action.target].instruct = True
-            self._means.health.refused_prefix(self._route.targets[action.target].name)
+        self._choice.turn(asked.ask, action)
         unseen = self._stream.phase is Phase.BEFORE_OUTPUT
         self._stream.fault()
-        if unseen and same:
+        if unseen and action.target == asked.ask.target:
             return None
         return OpenFailover(
             source=asked.target.name,
@@ -371,50 +269,6 @@ class Run:
             fault=fault,
             style="",
             committed_chars=self._stream.machine.committed_chars,
-        )
-
-    def _style_for(self, ask: Ask) -> ContinuationStyle:
-        target = self._route.targets[ask.target]
-        how = target.provider.continuation
-        switched = self._tried[ask.target].instruct or self._means.health.prefers_instruct(
-            target.name
-        )
-        prefills = how.style not in (Style.RESTART, Style.NONE)
-        return downgraded(how) if switched and prefills else how
-
-    def _candidates(self, also_failed: int | None = None) -> list[Candidate]:
-        return [
-            Candidate(
-                available=self._means.health.available(target.name),
-                failed=tried.failed or at == also_failed,
-                hopeless=tried.hopeless,
-                continues=target.provider.continuation.style is not Style.NONE,
-                context_window=target.context_window,
-                first_output_s=target.first_output_s,
-            )
-            for at, (target, tried) in enumerate(zip(self._route.targets, self._tried, strict=True))
-        ]
-
-    def _budget(self) -> Budget:
-        return Budget(
-            attempts_left=self._route.max_attempts - self._begun_attempts,
-            time_left_s=self._deadline_s - self._clock.now_s(),
-            retries_left=self._route.same_target_retries - self._retries_in_a_row,
-            max_wait_s=self._route.max_wait_s,
-            retry_number=self._retries_in_a_row,
-            jitter=self._means.random(),
-        )
-
-    def _limits(self, target: Target) -> Limits:
-        learnt_s = target.gaps.limit_s() if self._route.stall is not Stall.FIXED else None
-        usual_s = target.idle_s if learnt_s is None else min(target.idle_s, learnt_s)
-        hedging = self._route.stall is Stall.HEDGE
-        return Limits(
-            connect_s=target.connect_s,
-            first_output_s=target.first_output_s,
-            idle_s=target.idle_s if hedging else usual_s,
-            deadline_s=self._deadline_s,
-            slow_s=usual_s if hedging else math.inf,
         )
 
     # -- the end -----------------------------------------------------------------------------
@@ -454,11 +308,11 @@ class Run:
         self._means.tell(StreamEnded(report=report))
         return report
 
-    def _meter(self, target: Target, style: str) -> Meter:
+    def _meter(self, number: int, target: Target, style: str) -> Meter:
         return Meter(
             self._clock,
             origin_s=self._started_s,
-            number=self._begun_attempts,
+            number=number,
             target=target.name,
             model=target.model,
             style=style,
