@@ -28,6 +28,7 @@ from router.core.request import ChatRequest
 from router.drill.question import Question
 from router.drill.relay import Cut, Relay, Seen
 from router.engine.observe import Detail, Joined
+from router.engine.options import Options
 from router.engine.report import StreamReport
 from router.engine.route import Route, Target
 from router.engine.sink import Failure, StreamHead
@@ -153,6 +154,7 @@ class Stage:
             stream_id=engine.new_stream_id(),
             digest=secrets.token_hex(),  # nobody can resume a drill
             owner="",
+            options=Options(think_tags=self._route.think_tags),
         )
         return Round(
             report=report,
