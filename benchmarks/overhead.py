@@ -89,7 +89,7 @@ FULL = Plan(
     growth_streams=((1, 50), (10, 50), (25, 50), (50, 50), (100, 25), (200, 12)),
     growth_seconds=4,
     lengths=(1_000, 4_000, 16_000),
-    length_streams=(4, 500),
+    length_streams=(3, 1000),
     held=(100, 200, 400),
     variants=True,
 )

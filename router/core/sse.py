@@ -77,6 +77,28 @@ class SseDecoder:
         """Set once the bound was passed; nothing is decoded from then on."""
         return self._error
 
+    def sole_data(self, data: bytes) -> bytes | None:
+        """The payload, if these bytes are one whole event of one `data` line, and none is waiting.
+
+        So nearly every token arrives, and so it need not be taken apart: the decoder stays as it
+        is. Otherwise None, and nothing is taken: the bytes are for `feed`.
+
+        Args:
+            data: the next bytes.
+        """
+        if (
+            data.endswith(b"\n\n")
+            and data.startswith(b"data: ")
+            and data.find(b"\n") == len(data) - 2
+            and len(data) <= self._max
+            and b"\r" not in data
+            and not (self._line or self._data or self._in_comment or self._after_cr or self._name)
+            and self._start is None
+            and self._error is None
+        ):
+            return data[6:-2]
+        return None
+
     def feed(self, data: bytes) -> list[ServerSentEvent]:
         """Take the next bytes; give the events that they complete, in order.
 

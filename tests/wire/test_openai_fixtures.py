@@ -7,6 +7,7 @@ whole, cut at every byte, byte by byte, and truncated at every byte.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,19 @@ def test_any_cut_gives_the_same_events(name: str) -> None:
         assert run(body[:at], body[at:]) == whole, at
     assert run(*(body[at : at + 1] for at in range(len(body)))) == whole
     assert run(*(body[at : at + 7] for at in range(0, len(body), 7))) == whole
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_event_by_event_is_the_same_as_byte_by_byte(name: str) -> None:
+    """A read that is one whole event takes a shorter way through the reader."""
+    body, _ = load(name)
+    events = re.findall(rb".+?(?:\n\n|\Z)", body, re.DOTALL)
+    whole = run(*(body[at : at + 1] for at in range(len(body))))
+    assert run(*events) == whole
+    # Also behind a line that only the next read ends.
+    for at in range(1, len(events)):
+        head, tail = events[at][:-1], events[at][-1:]
+        assert run(*events[:at], head, tail, *events[at + 1 :]) == whole
 
 
 @pytest.mark.parametrize("name", NAMES)

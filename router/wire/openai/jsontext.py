@@ -51,6 +51,18 @@ def loads(data: bytes) -> tuple[Json, bool]:
         raise ValueError("nested too deep") from None
 
 
+def plain_loads(data: bytes) -> Json | None:
+    """Decode one JSON value that is as the standard says; None for all that `loads` lets in beside.
+
+    Args:
+        data: UTF-8, no `null`.
+    """
+    try:
+        return _decode(data)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
 def dumps(value: Json) -> bytes:
     """Encode a value for a client, on one line by any reading of "line".
 

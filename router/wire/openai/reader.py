@@ -18,7 +18,7 @@ from router.core.faults import Fault, FaultKind
 from router.core.sse import MAX_EVENT_BYTES, ServerSentEvent, SseDecoder
 from router.errors import MalformedStream
 from router.wire.openai.chunks import ChunkNormaliser
-from router.wire.openai.jsontext import Json, loads
+from router.wire.openai.jsontext import Json, loads, plain_loads
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
 """Bound on a body that is one JSON value: a whole completion, which is held until its end."""
@@ -71,7 +71,8 @@ class ChatStreamReader:
         out: list[Event] = []
         try:
             if self._mode is _Mode.STREAM:
-                self._stream(data, out)
+                if not self._sole_chunk(data, out):
+                    self._stream(data, out)
             elif self._mode is _Mode.SNIFF:
                 self._sniff(data, out)
             elif self._mode is _Mode.BODY:
@@ -92,6 +93,17 @@ class ChatStreamReader:
             self._malformed(exc, out)
         self._end()
         return out
+
+    def _sole_chunk(self, data: bytes, out: list[Event]) -> bool:
+        """The per-token way: one event, one object, plain JSON. Whatever is odd takes the other."""
+        payload = self._decoder.sole_data(data)
+        if payload is None or not payload.startswith(b"{"):
+            return False
+        value = plain_loads(payload)
+        if value is None:
+            return False
+        self._take(value, out)
+        return True
 
     def _sniff(self, data: bytes, out: list[Event]) -> None:
         head = self._head + data
