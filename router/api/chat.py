@@ -27,9 +27,11 @@ from router.api.chat_sinks import BlockingSink, ChatSink, StreamSink
 from router.api.documents import document_for
 from router.api.options import Choices, choices_of
 from router.api.protocol import ABORT
+from router.api.resume import take_over
 from router.api.serving import Generation, Serving
 from router.core.request import ChatRequest
 from router.core.structured import Structured
+from router.engine.resume import Resumed
 from router.engine.route import Route
 from router.engine.run import ROUTER_STOPPED
 from router.errors import RequestError
@@ -54,6 +56,7 @@ class _Asked:
         route: where it may be answered.
         structured: the JSON document it asks for, or None for text.
         choices: what the client chose.
+        resumed: the stream that it comes back for, or None for a new one.
         digest: hex digest of its body.
         owner: digest of the API key that asked, or "".
     """
@@ -62,6 +65,7 @@ class _Asked:
     route: Route
     structured: Structured | None
     choices: Choices
+    resumed: Resumed | None
     digest: str
     owner: str
 
@@ -99,7 +103,7 @@ class ChatCompletions:
                 self._serving.metrics.refused(500)
                 await send_error(send, internal_error())
             else:
-                call = _Call(self._serving, scope, receive, send)
+                call = _Call(self._serving, scope, receive, send, asked.resumed)
                 await call.run(asked, call.sink(asked, generation))
 
     async def _read(
@@ -114,12 +118,22 @@ class ChatCompletions:
         request = await asyncio.to_thread(parse_chat_request, body) if aside else None
         request = request or parse_chat_request(body)
         route = _route(generation, request)
+        structured = document_for(request, self._serving.schemas, always=route.json)
+        choices = choices_of(headers, request, route, self._serving.schemas)
+        digest = hashlib.sha256(body).hexdigest()
         return _Asked(
             request=request,
             route=route,
-            structured=document_for(request, self._serving.schemas, always=route.json),
-            choices=choices_of(headers, request, route, self._serving.schemas),
-            digest=hashlib.sha256(body).hexdigest(),
+            structured=structured,
+            choices=choices,
+            resumed=await take_over(
+                headers,
+                self._serving.engine.store,
+                digest=digest,
+                owner=owner,
+                kind="text" if structured is None else "json",
+            ),
+            digest=digest,
             owner=owner,
         )
 
@@ -127,19 +141,27 @@ class ChatCompletions:
 class _Call:
     """One request that is being answered."""
 
-    def __init__(self, serving: Serving, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(
+        self,
+        serving: Serving,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        resumed: Resumed | None,
+    ) -> None:
         self._serving = serving
         self._engine = serving.engine
         self._abort = scope.get(ABORT)
         self._receive = receive
         self._send = send
-        self._stream_id = self._engine.new_stream_id()
+        self._stream_id = resumed.record.head.stream_id if resumed else self._engine.new_stream_id()
+        self._created = resumed.record.head.created if resumed else self._engine.clock.unix_s()
         self._left = False
         self._stopped = False
 
     def sink(self, asked: _Asked, generation: Generation) -> ChatSink:
         """What the answer goes into."""
-        created = int(self._engine.clock.unix_s())
+        created = int(self._created)
         choices = asked.choices
         if not asked.request.stream:
             return BlockingSink(self._send, self._stream_id, created, metadata=choices.metadata)
@@ -185,6 +207,7 @@ class _Call:
                 owner=asked.owner,
                 options=asked.choices.options,
                 structured=asked.structured,
+                resumed=asked.resumed,
             )
         except asyncio.CancelledError:
             task = asyncio.current_task()
@@ -275,7 +298,8 @@ def draining_error() -> RequestError:
     """The router stops: another one will answer."""
     return RequestError(
         "This router is shutting down, and what it was asked is not answered, or not to its end. "
-        "Ask again: another replica will answer.",
+        "Ask again: another replica will answer, and with x-router-resume and x-router-received it "
+        "goes on where a stream was broken off.",
         status=503,
         type="server_error",
         code="draining",

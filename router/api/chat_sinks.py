@@ -78,7 +78,7 @@ class StreamSink:
         self._model = head.model
         self._writer = self._make_writer(head.model)
         if not self._started:
-            await self._start(head.target)
+            await self._start(head.target, head.resume_from)
 
     async def deliver(self, events: Sequence[Event]) -> None:
         """Send output on."""
@@ -148,10 +148,12 @@ class StreamSink:
             fallback_model=model,
         )
 
-    async def _start(self, target: str | None) -> None:
+    async def _start(self, target: str | None, resume_from: int | None = None) -> None:
         headers = [*_STREAM_HEADERS, (b"x-router-stream-id", self._stream_id.encode())]
-        if target is not None:
+        if target:
             headers.append((b"x-router-target", target.encode("ascii", "replace")))
+        if resume_from is not None:
+            headers.append((b"x-router-resume-from", str(resume_from).encode()))
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         self._started = True
 

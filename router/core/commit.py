@@ -21,6 +21,7 @@ The *fragment* is canonical[committed:], what the client has seen and the record
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 from router.errors import IllegalTransition
@@ -122,6 +123,36 @@ class CommitMachine:
         self._committed: list[str] = []
         self._fragment: list[str] = []
         self._pieces: list[int] = []
+
+    @classmethod
+    def resumed(
+        cls, committed: str, boundaries: int, received: int, superseded: Sequence[tuple[int, int]]
+    ) -> CommitMachine:
+        """The machine of a stream that another writer began.
+
+        Args:
+            committed: the text of its record.
+            boundaries: commits so far.
+            received: characters that the client has.
+            superseded: ranges of those that are no part of the answer.
+        """
+        machine = cls()
+        machine._committed = [committed] if committed else []
+        machine.committed_chars = len(committed)
+        machine.boundaries = boundaries
+        machine.delivered_chars = received
+        machine.superseded = list(superseded)
+        if committed:
+            machine.state = State.SPLICING
+        return machine
+
+    def replayed(self, chars: int) -> None:
+        """Committed text was delivered again.
+
+        Args:
+            chars: its length.
+        """
+        self.delivered_chars += chars
 
     @property
     def committed_text(self) -> str:

@@ -7,7 +7,7 @@ frozen dataclass takes 0.6 µs.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -15,6 +15,18 @@ from router.core.faults import Fault
 
 FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter", "function_call"]
 """The values that OpenAI's wire knows; every synonym becomes one of these."""
+
+
+_FINISH_REASONS: frozenset[FinishReason] = frozenset(get_args(FinishReason))
+
+
+def finish_reason(word: str) -> FinishReason:
+    """A canonical reason that was stored as a word; an unknown one is `stop`.
+
+    Args:
+        word: from a record.
+    """
+    return next((reason for reason in _FINISH_REASONS if reason == word), "stop")
 
 
 class Opened(msgspec.Struct, frozen=True, gc=False):

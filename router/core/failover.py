@@ -219,7 +219,7 @@ def next_action(
         return _larger(budget, candidates, current)
     again = None
     if _able(candidates[current], progress):
-        again = _same_target(want, fault, progress, budget, candidates, current)
+        again = _same_target(want, fault, progress, budget, candidates=candidates, current=current)
     return _within(budget, candidates, again or _next(fault, progress, budget, candidates, current))
 
 
@@ -246,6 +246,7 @@ def _same_target(
     fault: Fault,
     progress: Progress,
     budget: Budget,
+    *,
     candidates: Sequence[Candidate],
     current: int,
 ) -> Ask | None:
@@ -254,7 +255,9 @@ def _same_target(
     # This very fault may have ejected it: a probe that failed is one request, not two.
     if want is Want.RETRY and budget.retries_left > 0 and candidates[current].available:
         wait_s = _wait_s(fault, budget)
-        return None if wait_s is None else Ask(current, wait_s=wait_s)
+        ask = None if wait_s is None else Ask(current, wait_s=wait_s)
+        # A wait that the deadline does not allow is no reason not to ask somebody else at once.
+        return ask if ask is not None and _fits(ask, budget, candidates) else None
     return None
 
 
@@ -267,9 +270,12 @@ def _next(
 ) -> Ask | GiveUp:
     able = [at for at, one in enumerate(candidates) if _able(one, progress)]
     fresh = [at for at in able if not candidates[at].failed]
-    # An ejected target is asked only when nobody else is left: better than no answer.
-    for at in (*(f for f in fresh if candidates[f].available), *fresh):
-        return Ask(at)
+    # An ejected target is asked only when nobody else is left: better than no answer. One that has
+    # too little time left is passed over for one that answers faster.
+    ranked = [Ask(at) for at in (*(f for f in fresh if candidates[f].available), *fresh)]
+    fitting = (ask for ask in ranked if _fits(ask, budget, candidates))
+    for ask in (*fitting, *ranked):
+        return ask
     # The only one left that is able may be asked again, but never at once.
     again = current if current in able else next(iter(able), None)
     wait_s = _wait_s(fault, budget)
@@ -299,12 +305,14 @@ def _larger(budget: Budget, candidates: Sequence[Candidate], current: int) -> Ac
     return Return()
 
 
+def _fits(ask: Ask, budget: Budget, candidates: Sequence[Candidate]) -> bool:
+    return ask.wait_s + candidates[ask.target].first_output_s <= budget.time_left_s
+
+
 def _within(budget: Budget, candidates: Sequence[Candidate], ask: Ask | GiveUp) -> Ask | GiveUp:
     """An attempt that cannot finish its first-output limit inside the deadline is not started."""
     if isinstance(ask, GiveUp):
         return ask
     if budget.attempts_left < 1:
         return GiveUp("attempts")
-    if ask.wait_s + candidates[ask.target].first_output_s > budget.time_left_s:
-        return GiveUp("deadline")
-    return ask
+    return ask if _fits(ask, budget, candidates) else GiveUp("deadline")

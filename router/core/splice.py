@@ -211,11 +211,19 @@ class Splice:
         short = 0 <= self._diverged_at < len(self._committed)
         if self._must_align and not self._held.startswith(self._committed):
             return Join(outcome=Outcome.DIVERGED)
-        if short and self._diverged_at >= DIVERGED_CHARS:
+        if short and self._diverged_at >= DIVERGED_CHARS and not self._is_refrain():
             if final and self._committed.startswith(self._held):
                 return Join(outcome=Outcome.EMPTY, keep_chars=len(self._fragment))
             return Join(outcome=Outcome.DIVERGED)
         return None
+
+    def _is_refrain(self) -> bool:
+        """A song may come back to its first lines. What the client has seen of it must be said
+        again with its white space, or be long enough to be no accident."""
+        fragment, held = self._fragment, self._held
+        exact = held.startswith(fragment) or fragment.startswith(held)
+        accident = not (fragment[:1].isspace() and exact) and len(fragment.strip()) < MIN_ECHO_CHARS
+        return not accident and self._goes_on(held) is not _Answer.NO
 
     def _explain(self, text: str, *, final: bool, dropped: tuple[str, ...]) -> Join | None:
         """The first explanation that is not ruled out, in this order."""

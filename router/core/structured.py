@@ -45,6 +45,15 @@ class Structured:
         committed = self._gate.committed
         return JsonReader.after(committed).closers if committed else ""
 
+    def resume(self, committed: str) -> None:
+        """Another router began the document.
+
+        Args:
+            committed: what it delivered.
+        """
+        self._committed = committed
+        self._gate = self._make_gate()
+
     def expect(self, *, raw: bool) -> None:
         """Another attempt begins.
 

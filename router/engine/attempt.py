@@ -188,6 +188,10 @@ class Attempt:
         self._overtaken = self._slow and self._watch.interrupt()
         return self._overtaken
 
+    def give_up(self) -> None:
+        """Nobody wants this answer any more: end the present read, if one is waiting."""
+        self._watch.interrupt()
+
     def expect_end(self) -> None:
         """A finish was seen: from now on only a short grace is given to what may follow it."""
         self._progressed = False

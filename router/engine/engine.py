@@ -13,6 +13,7 @@ from router.engine.health import Health
 from router.engine.observe import Observers
 from router.engine.options import Options
 from router.engine.report import StreamReport
+from router.engine.resume import Resumed
 from router.engine.route import Route
 from router.engine.run import Run
 from router.engine.sink import Sink
@@ -67,6 +68,7 @@ class Engine:
         owner: str,
         options: Options | None = None,
         structured: Structured | None = None,
+        resumed: Resumed | None = None,
     ) -> StreamReport:
         """Answer one request.
 
@@ -79,17 +81,22 @@ class Engine:
             owner: digest of the API key that asked, or "".
             options: what the client chose, or None for the defaults.
             structured: the JSON document that is asked for, or None for text.
+            resumed: what another writer left of this stream, or None for a new one.
 
         Returns:
             How it went; the client was told already.
         """
-        head = RecordHead(
-            stream_id=stream_id,
-            kind="text" if structured is None else "json",
-            route=route.name,
-            request_digest=digest,
-            owner=owner,
-            created=self.clock.unix_s(),
+        head = (
+            resumed.record.head
+            if resumed
+            else RecordHead(
+                stream_id=stream_id,
+                kind="text" if structured is None else "json",
+                route=route.name,
+                request_digest=digest,
+                owner=owner,
+                created=self.clock.unix_s(),
+            )
         )
         stream = Stream(
             head=head,
@@ -101,5 +108,6 @@ class Engine:
             tell=self._means.tell,
             options=options or Options(),
             structured=structured,
+            resumed=resumed,
         )
         return await Run(self._means, stream, route, sink).run()

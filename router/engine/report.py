@@ -118,6 +118,7 @@ class StreamReport:
         boundaries: number of commits.
         usage: sum over the attempts.
         finish: the finish reason, or "".
+        resumed_from: of a resumed stream, the delivered offset at which it started, else None.
     """
 
     stream_id: str
@@ -134,15 +135,18 @@ class StreamReport:
     boundaries: int
     usage: dict[str, Any]
     finish: str
+    resumed_from: int | None = None
 
     @property
     def eventful(self) -> bool:
         """There is something to tell: a failover or a retry."""
-        return len(self.attempts) > 1
+        return len(self.attempts) > 1 or self.resumed_from is not None
 
     def to_wire(self) -> dict[str, Any]:
         """The `router` object."""
+        resumed = {} if self.resumed_from is None else {"resumed_from": self.resumed_from}
         return {
+            **resumed,
             "stream_id": self.stream_id,
             "outcome": self.outcome,
             "attempts": [one.to_wire() for one in self.attempts],

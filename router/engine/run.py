@@ -14,6 +14,7 @@ from dataclasses import replace
 import msgspec
 
 from router.core.commit import State
+from router.core.events import Finish, finish_reason
 from router.core.failover import Action, Ask, GiveUp, Phase, Progress, Refuse, Return
 from router.core.faults import Fault, FaultKind, Verdict
 from router.engine.asked import Asked
@@ -94,6 +95,9 @@ class Run:
             self._end(outcome, finish="")
 
     async def _loop(self) -> StreamReport:
+        await self._stream.replay()
+        if self._stream.resumed is not None and self._stream.resumed.finish:
+            return await self._complete_kept(self._stream.resumed.finish)
         asked = self.make(self._choice.first())
         change: OpenFailover | None = None
         while True:
@@ -222,10 +226,24 @@ class Run:
         await self._stream.begin(asked.meter, asked.target)
         report = self._report("completed", finish=self._stream.finishes[0].reason)
         await self._sink.finish(self._stream.finishes, report.usage, report)
-        self._stream.machine.finish()
-        self._stream.close_record("completed", keep_s=self._means.retention.completed_s)
-        self._means.tell(StreamEnded(report=report))
+        self._end_whole(report)
         self._report_at_end = report
+
+    async def _complete_kept(self, reason: str) -> StreamReport:
+        """The answer was whole already, and was kept: what was missing has been replayed."""
+        report = self._report("completed", finish=reason)
+        finish = Finish(reason=finish_reason(reason))
+        await self._sink.finish([finish], report.usage, report)
+        self._end_whole(report)
+        return report
+
+    def _end_whole(self, report: StreamReport) -> None:
+        keep_s = self._means.retention.completed_s
+        if keep_s:
+            self._stream.keep_whole(report.finish)
+        self._stream.machine.finish()
+        self._stream.close_record("completed", keep_s=keep_s)
+        self._means.tell(StreamEnded(report=report))
 
     # -- what next ---------------------------------------------------------------------------
 
@@ -339,6 +357,7 @@ class Run:
             boundaries=stream.machine.boundaries,
             usage=add_usage(attempts),
             finish=finish,
+            resumed_from=stream.resumed.plan.start if stream.resumed is not None else None,
         )
 
 

@@ -18,11 +18,13 @@ class StreamHead:
         stream_id: id of the stream and of its record.
         target: the first producing target.
         model: as that target reports it.
+        resume_from: of a resumed stream, the delivered offset at which this response starts.
     """
 
     stream_id: str
     target: str
     model: str
+    resume_from: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from router.core.commit import CommitMachine, State
 from router.core.continuation import Continuation, ContinuationStyle
-from router.core.events import Event, Finish, ToolCall
+from router.core.events import Event, Finish, Text, ToolCall
 from router.core.failover import Phase
 from router.core.faults import Fault, FaultKind
 from router.core.request import ChatRequest
@@ -25,6 +25,7 @@ from router.engine.meter import CHARS_PER_TOKEN, Meter
 from router.engine.observe import Committed, Joined, Observers
 from router.engine.options import OnInterrupt, Options
 from router.engine.report import FailoverReport
+from router.engine.resume import Resumed
 from router.engine.route import Route, Target
 from router.engine.sink import Sink, StreamHead
 from router.providers.base import Sent
@@ -84,6 +85,7 @@ class Stream:
         tell: the observers.
         options: what the client chose.
         structured: the JSON document that is asked for, or None for text.
+        resumed: what another writer left, or None for a new stream.
     """
 
     def __init__(
@@ -98,11 +100,12 @@ class Stream:
         tell: Observers,
         options: Options,
         structured: Structured | None = None,
+        resumed: Resumed | None = None,
     ) -> None:
         self.head = head
         self.request = request
         self.options = options
-        self.machine = CommitMachine()
+        self.machine = CommitMachine() if resumed is None else _machine_of(resumed)
         self.tools = ToolLedger()
         self.failovers: list[FailoverReport] = []
         self.first_output_s: float | None = None
@@ -123,11 +126,17 @@ class Stream:
             boundary=self._boundary,
             structured=structured,
         )
+        self.resumed = resumed
         self._record: RecordWriter | None = None
-        self._record_meta_changed = False
+        self._record_meta_changed = True
+        self._first: dict[str, str] = {}
+        self._reading: Attempt | None = None
+        self._fenced = False
         self._failover: OpenFailover | None = None
         self._seam: tuple[OpenFailover, Seam] | None = None
         self._last_output_s = 0.0
+        if resumed is not None:
+            self._take_over(resumed)
 
     # -- what the loop asks ------------------------------------------------------------------
 
@@ -242,8 +251,11 @@ class Stream:
         """
         expecting_end = False
         intake = self._intake
+        self._reading = attempt
         events = first or await attempt.read()
         while True:
+            if self._fenced:
+                raise Fenced
             silent = not meter.chunks
             batch = intake.take(events, meter)
             self._note_seam(batch)
@@ -301,15 +313,75 @@ class Stream:
         if self.began:
             return
         self.began = True
+        self._first = {"target": target.name, "model": meter.model}
         self.first_output_s = self._clock.now_s()
-        if self.options.on_interrupt is not OnInterrupt.RESTART:
-            # An answer that begins anew after a fault has no committed text to go back to.
-            self._record = self._store.open(self.head)
-            # Asked only after the store has lost something: the record catches up from our copy.
-            self._record.source = self._committed_text
+        # An answer that begins anew after a fault has no committed text to go back to.
+        if self._record is None and self.options.on_interrupt is not OnInterrupt.RESTART:
+            self._hold(self._store.open(self.head))
         await self._sink.open(
-            StreamHead(stream_id=self.head.stream_id, target=target.name, model=meter.model)
+            StreamHead(
+                stream_id=self.head.stream_id,
+                target=target.name,
+                model=meter.model,
+                resume_from=self.resumed.plan.start if self.resumed is not None else None,
+            )
         )
+
+    async def replay(self) -> None:
+        """Give a client that came back what it has not received of the committed text."""
+        resumed = self.resumed
+        if resumed is None or not resumed.record.text:
+            return
+        self.began = True
+        self.first_output_s = self._clock.now_s()
+        self._last_output_s = self.first_output_s
+        await self._sink.open(
+            StreamHead(
+                stream_id=self.head.stream_id,
+                target=resumed.target,
+                model=resumed.model,
+                resume_from=resumed.plan.start,
+            )
+        )
+        if resumed.plan.replay:
+            await self._sink.deliver([Text(resumed.plan.replay)])
+            self.machine.replayed(len(resumed.plan.replay))
+
+    def keep_whole(self, finish: str) -> None:
+        """The answer is complete and is to be kept: commit the rest of it.
+
+        Args:
+            finish: how it ended.
+        """
+        if self._record is None:
+            return
+        rest = len(self.machine.fragment)
+        if rest:
+            self._commit(self._record, rest)
+        meta = {**self._record_meta(), "finish": finish}
+        self._record.commit("", at_chars=self.machine.committed_chars, meta=meta)
+
+    def _take_over(self, resumed: Resumed) -> None:
+        text = resumed.record.text
+        self._first = {"target": resumed.target, "model": resumed.model}
+        self._hold(resumed.writer)
+        if self._structured is not None:
+            self._structured.resume(text)
+        elif text:
+            self._boundary.feed(text)
+            self._boundary.finish()
+
+    def _hold(self, record: RecordWriter) -> None:
+        self._record = record
+        # Asked only after the store has lost something: the record catches up from our own copy.
+        record.source = self._committed_text
+        record.on_fenced = self._on_fenced
+
+    def _on_fenced(self) -> None:
+        """Another router has taken the stream over: stop listening at once."""
+        self._fenced = True
+        if self._reading is not None:
+            self._reading.give_up()
 
     def _committed_text(self) -> str:
         return self.machine.committed_text
@@ -347,6 +419,7 @@ class Stream:
     def _record_meta(self) -> dict[str, object]:
         """What a router that takes the stream over must know besides the text."""
         return {
+            **self._first,
             "superseded": [list(span) for span in self.machine.superseded],
             "tool_call": self.machine.state is State.TOOL,
         }
@@ -367,3 +440,10 @@ class Stream:
                 dropped=seam.join.dropped,
             )
         )
+
+
+def _machine_of(resumed: Resumed) -> CommitMachine:
+    plan = resumed.plan
+    return CommitMachine.resumed(
+        resumed.record.text, resumed.record.boundaries, plan.received, plan.superseded
+    )

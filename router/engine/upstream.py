@@ -128,6 +128,10 @@ class Upstream:
             warmer.cancel()
             await asyncio.gather(warmer, return_exceptions=True)
         await self._transport.aclose()
+        # The transport knows the session only once it has sent something; keeping warm does not.
+        made, self._made = self._made, None
+        if made is not None:
+            await made.close()
 
     def _session(self) -> aiohttp.ClientSession:
         """One session for the life of this object: its pool is what makes a failover quick."""
