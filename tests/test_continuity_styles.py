@@ -19,7 +19,7 @@ from router.simulate.prefix import BEHAVIOURS, Resume, locate
 STEP = 1 if FULL else 7
 """Every so many tokens, each case beginning at another one."""
 
-TEXTS = [one for one in seeded(seed=3, chars=400 if FULL else 260) if FULL or one.name != "prose"]
+TEXTS = [one for one in seeded(seed=3, chars=260) if FULL or one.name != "prose"]
 PREFILLED = (Style.ASSISTANT_TAIL, Style.PREFIX_FLAG, Style.PARTIAL_FLAG, Style.CONTINUE_FINAL)
 CONTINUED = (*PREFILLED, Style.INSTRUCT)
 AGREEING = (

@@ -361,6 +361,21 @@ def test_an_echo_that_stops_half_way_said_nothing() -> None:
     assert joined(LONG, " It", [LONG[:-1]]).outcome is Outcome.EMPTY
 
 
+@pytest.mark.parametrize("bare_start", [False, True])
+def test_a_refrain_from_the_very_beginning_is_no_answer_written_afresh(bare_start: bool) -> None:
+    committed = LONG + "Then the boat sank."
+    verse = "\n\n" + LONG + "Then we swam."
+    for seen in ("\n\nIt", "\n\nIt had been rising", verse):
+        for said in (verse, verse.lstrip()) if len(seen) > len("\n\nIt") else (verse,):
+            result = joined(committed, seen, list(said), bare_start=bare_start)
+            assert canonical(committed, seen, result) == committed + verse
+            assert result.keep_chars == len(seen)
+    afresh = LONG + "But the boat sank."
+    assert joined(committed, "\n\nIt", list(afresh), bare_start=bare_start).outcome is (
+        Outcome.DIVERGED
+    )
+
+
 @pytest.mark.parametrize("pieces", [[], ["\n"], [" ", " "]])
 def test_a_continuation_without_a_word_is_empty(pieces: list[str]) -> None:
     result = joined(PROSE, " The", pieces)
