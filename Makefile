@@ -9,10 +9,10 @@ LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-h
 	--no-emit-index-url --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench lock schema clean
+.PHONY: help setup demo test scenarios lint format bench lock schema clean
 
 help: ## Tell what there is
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 setup: $(STAMP) ## Make .venv with exact versions, and this package in it
 
@@ -31,6 +31,9 @@ test: $(STAMP) ## Run the tests (ARGS="-k word" narrows them)
 	@tools/system-package "a Redis server" "command -v redis-server" redis-server redis redis redis
 	@tools/real-model $(BIN)/python >/dev/null || test $$? -eq 3
 	@$(BIN)/pytest $(ARGS)
+
+scenarios: $(STAMP) ## Play the sixteen failover scenarios in real time (about 100 s), print the table
+	@SEAM_REAL_TIME=1 PYTHONPATH=tests $(BIN)/python tests/scenarios/scenario_table.py
 
 lint: $(STAMP) ## Check style, types and floors
 	@$(BIN)/ruff check
