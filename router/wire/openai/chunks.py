@@ -62,9 +62,16 @@ FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
 """What a provider's word (in lower case) means; a word in neither table is a plain stop."""
 
 FAILURE_FINISHES: Final = frozenset(
-    {"error", "network_error", "abort", "insufficient_system_resource"}
+    {
+        "error",
+        "network_error",
+        "abort",
+        "insufficient_system_resource",
+        "malformed_function_call",
+    }
 )
-"""Words under `finish_reason` that say the answer did not finish."""
+"""Words under `finish_reason` that say the answer did not finish. Gemini's filter takes a call that
+the model wrote wrongly out of the answer: `function_call_filter: MALFORMED_FUNCTION_CALL`."""
 
 _CALL_REASONS: Final = frozenset({"stop", "tool_calls", "function_call"})
 _KNOWN_DELTA: Final = frozenset(
@@ -283,13 +290,15 @@ class ChunkNormaliser:
         raw = word.get("type") if isinstance(word, dict) else word
         raw = mend(raw) if isinstance(raw, str) else ""
         lowered = raw.lower()
-        if lowered in FAILURE_FINISHES:
+        # Gemini's own reason stands behind a colon: `content_filter: PROHIBITED_CONTENT`.
+        word, _, detail = lowered.partition(": ")
+        if word in FAILURE_FINISHES or detail in FAILURE_FINISHES:
             if choice.get("error"):
                 self.report({"error": choice["error"]}, out)
             else:
                 out.append(Failed(_stream_error(raw)))
             return
-        reason = FINISH_REASONS.get(lowered, "stop")
+        reason = FINISH_REASONS.get(word, "stop")
         if reason in _CALL_REASONS:
             reason = self._call_reason(index, reason)
         if self._finishes.get(index) == reason:
