@@ -172,6 +172,7 @@ class _Call:
             metadata=choices.metadata,
             include_usage=asked.request.include_usage,
             named_events=choices.named_events,
+            event_ids=choices.event_ids,
             close_json=choices.close_json,
             clock=self._engine.clock,
             commit_headers_after_s=generation.settings.commit_headers_after_s,

@@ -36,6 +36,7 @@ class StreamSink:
         metadata: the client asked for the `router` object whatever happens.
         include_usage: the client asked for the usage chunk.
         named_events: the client reads events with a name.
+        event_ids: the client wants ids, to come back with `Last-Event-ID`.
         close_json: the client wants a broken-off document closed so that it parses.
         clock: where time comes from.
         commit_headers_after_s: wait for the first output after which the status line goes out.
@@ -50,11 +51,14 @@ class StreamSink:
         metadata: bool,
         include_usage: bool,
         named_events: bool = False,
+        event_ids: bool = False,
         close_json: bool = False,
         clock: Clock,
         commit_headers_after_s: float,
     ) -> None:
         self._named_events = named_events
+        self._event_ids = event_ids
+        self._delivered_chars = 0
         self._close_json = close_json
         self._send = send
         self._stream_id = stream_id
@@ -76,13 +80,14 @@ class StreamSink:
         """The first output is at hand."""
         await self._stop_waiting()
         self._model = head.model
+        self._delivered_chars = head.received
         self._writer = self._make_writer(head.model)
         if not self._started:
             await self._start(head.target, head.resume_from)
 
     async def deliver(self, events: Sequence[Event]) -> None:
         """Send output on."""
-        data = self._writer.write(events)
+        data = self._with_ids(events) if self._event_ids else self._writer.write(events)
         if data:
             await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
@@ -124,8 +129,21 @@ class StreamSink:
     async def reset(self, reason: str) -> None:
         """The client is told to forget what it has; its next chunk is a first one again."""
         self._writer = self._make_writer(self._model)
+        self._delivered_chars = 0
         event = encode_event(encode_json({"reason": reason}), b"reset_stream")
         await self._send({"type": "http.response.body", "body": event, "more_body": True})
+
+    def _with_ids(self, events: Sequence[Event]) -> bytes:
+        """Each event under the offset that the client has reached with it. No comment follows an
+        id: comments are sent only before the first output."""
+        out = bytearray()
+        for event in events:
+            if isinstance(event, Text) and not event.choice:
+                self._delivered_chars += len(event.text)
+            data = self._writer.write([event])
+            if data:
+                out += b"id: %b:%d\n" % (self._stream_id.encode(), self._delivered_chars) + data
+        return bytes(out)
 
     def _closing(self, failure: Failure) -> bytes:
         wanted = failure.closers and (failure.partial or self._close_json)

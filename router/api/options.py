@@ -4,7 +4,7 @@
 |---|---|
 | `X-Router-On-Interrupt` | `resume`, `restart`, `partial` |
 | `X-Router-Tool-Calls` | `stream`, `atomic` |
-| `X-Router-Events` | `named` |
+| `X-Router-Events` | `named`, `ids`, `named,ids` |
 | `X-Router-JSON` | `closed` |
 | `X-Router-Metadata` | `always` |
 """
@@ -24,7 +24,7 @@ from router.errors import RequestError
 _CHOICES = {
     "x-router-on-interrupt": tuple(OnInterrupt),
     "x-router-tool-calls": ("stream", "atomic"),
-    "x-router-events": ("named",),
+    "x-router-events": ("named", "ids", "named,ids"),
     "x-router-json": ("closed",),
     "x-router-metadata": ("always",),
 }
@@ -37,12 +37,14 @@ class Choices:
     Args:
         options: for the engine.
         named_events: it reads events with a name.
+        event_ids: it wants ids on events, to come back with `Last-Event-ID`.
         close_json: a broken-off document is closed so that it parses.
         metadata: it wants the `router` object whatever happens.
     """
 
     options: Options
     named_events: bool = False
+    event_ids: bool = False
     close_json: bool = False
     metadata: bool = False
 
@@ -66,7 +68,8 @@ def choices_of(
             that cannot be used.
     """
     chosen = {name: _word(headers, name) for name in _CHOICES}
-    named = chosen["x-router-events"] == "named"
+    events = chosen["x-router-events"].split(",")
+    named = "named" in events
     tool_calls = chosen["x-router-tool-calls"]
     atomic = tool_calls == "atomic" if tool_calls else route.atomic_tools
     return Choices(
@@ -77,6 +80,7 @@ def choices_of(
             think_tags=route.think_tags,
         ),
         named_events=named,
+        event_ids="ids" in events,
         close_json=chosen["x-router-json"] == "closed",
         metadata=chosen["x-router-metadata"] == "always",
     )
@@ -84,7 +88,7 @@ def choices_of(
 
 def _word(headers: Mapping[str, str], name: str) -> str:
     """One header's word, "" if it is not sent."""
-    word = headers.get(name, "").strip().lower()
+    word = headers.get(name, "").replace(" ", "").lower()
     if word and word not in _CHOICES[name]:
         raise RequestError(
             f"The header {name} takes {' or '.join(_CHOICES[name])}, not {word[:50]!r}.",

@@ -324,6 +324,7 @@ class Stream:
                 target=target.name,
                 model=meter.model,
                 resume_from=self.resumed.plan.start if self.resumed is not None else None,
+                received=self.resumed.plan.received if self.resumed is not None else 0,
             )
         )
 
@@ -341,6 +342,7 @@ class Stream:
                 target=resumed.target,
                 model=resumed.model,
                 resume_from=resumed.plan.start,
+                received=resumed.plan.received,
             )
         )
         if resumed.plan.replay:
