@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
+
+HELD_WAIT_S: Final = 20.0
+"""Bound of a test's wait for a stream to be held: a mistake fails, and does not hang."""
 
 
 class Turnstile:
@@ -29,8 +33,13 @@ class Turnstile:
         await self._open.wait()
 
     async def held(self) -> None:
-        """Wait until a stream is held: all tokens before are with the socket."""
-        await self._held.wait()
+        """Wait until a stream is held: all tokens before are with the socket.
+
+        Raises:
+            TimeoutError: none came so far within `HELD_WAIT_S` seconds.
+        """
+        async with asyncio.timeout(HELD_WAIT_S):
+            await self._held.wait()
 
     def open(self) -> None:
         """Let it go on to its end."""

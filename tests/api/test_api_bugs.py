@@ -171,14 +171,14 @@ async def test_a_request_that_outlasts_the_drain_unanswered_may_go_elsewhere(
     *, stream: bool
 ) -> None:
     gate = Turnstile(0 if stream else 40)
-    async with SimulatedProvider(script=SAME, gate=gate) as provider:
-        async with (
-            running_router(routed(provider)) as it,
-            calling(it.base_url, stream=stream) as call,
-        ):
-            await gate.held()
-            it.serving.interrupt()
-            answer = await call.answer()
+    async with (
+        SimulatedProvider(script=SAME, gate=gate) as provider,
+        running_router(routed(provider)) as it,
+        calling(it.base_url, stream=stream) as call,
+    ):
+        await gate.held()
+        it.serving.interrupt()
+        answer = await call.answer()
     assert answer.status == 503
     assert answer.headers["retry-after"] == "1"
     assert json.loads(answer.raw)["error"]["code"] == "draining"

@@ -277,6 +277,20 @@ async def test_a_pipelined_request_leaves_the_answer_whole(*, together: bool) ->
         assert len(provider.requests) == 1
 
 
+async def test_an_empty_line_behind_a_body_is_nothing() -> None:
+    gate = Turnstile(20, request=0)
+    async with SimulatedProvider(script=SAME, gate=gate) as provider:
+        async with running_router(routed(provider)) as it, connected(it.base_url) as client:
+            await client.post(CHAT)
+            await gate.held()
+            await client.send(b"\r\n")
+            gate.open()
+            assert (await client.reply()).body.endswith(b"data: [DONE]\n\n")
+            await client.post(CHAT)
+            assert (await client.reply()).body.endswith(b"data: [DONE]\n\n")
+        assert len(provider.requests) == 2
+
+
 # --- reading slowly -------------------------------------------------------------------------------
 
 PIECE_CHARS = 16_000
