@@ -79,6 +79,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         duration_ms: from its start to its end.
         chunks: events with output.
         output_chars: characters of text.
+        reasoning_chars: characters of reasoning.
         usage: token counts.
         usage_estimated: the provider reported none.
     """
@@ -100,6 +101,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     duration_ms: float
     chunks: int
     output_chars: int
+    reasoning_chars: int
     usage: dict[str, int]
     usage_estimated: bool
 
@@ -149,6 +151,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         usage: token counts, summed over the attempts.
         attempts: every upstream call, in order.
         failovers: every change after output, in order.
+        resumed_from: of a resumed stream, the delivered offset at which it started, else None.
         replica: which router answered; "" in the log, which knows by its place.
     """
 
@@ -169,6 +172,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     usage: dict[str, int]
     attempts: tuple[Entry, ...]
     failovers: tuple[Handover, ...]
+    resumed_from: int | None
     replica: str = ""
 
 
@@ -197,6 +201,7 @@ def row_of(report: StreamReport, *, replica: str = "") -> Row:
         usage=_counts(report.usage),
         attempts=tuple(entry_of(one) for one in report.attempts),
         failovers=tuple(handover_of(one) for one in report.failovers),
+        resumed_from=report.resumed_from,
         replica=replica,
     )
 
@@ -221,6 +226,7 @@ def entry_of(report: AttemptReport) -> Entry:
         duration_ms=round(report.duration_ms, 1),
         chunks=report.chunks,
         output_chars=report.output_chars,
+        reasoning_chars=report.reasoning_chars,
         usage=_counts(report.usage),
         usage_estimated=report.usage_estimated,
     )

@@ -51,6 +51,8 @@ class Run:
         self._sink = sink
         self._clock = means.clock
         self._started_s = means.clock.now_s()
+        # Of this request: a record that is resumed was created by an earlier one.
+        self._started_unix_s = means.clock.unix_s()
         self._choice = Choice(means, route, self._started_s + route.total_s)
         self._attempts: list[AttemptReport] = []
         self._report_at_end: StreamReport | None = None
@@ -346,7 +348,7 @@ class Run:
             stream_id=stream.head.stream_id,
             route=self._route.name,
             outcome=outcome,
-            started_unix_s=stream.head.created,
+            started_unix_s=self._started_unix_s,
             duration_ms=1000 * (now_s - self._started_s),
             first_output_ms=None if first_s is None else 1000 * (first_s - self._started_s),
             attempts=attempts,

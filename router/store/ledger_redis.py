@@ -128,7 +128,7 @@ class RedisLedger:
         """Read rows; see `Ledger.page`."""
         newest = "+" if before is None else _older(before)
         reply = await self._link.ask(("XREVRANGE", KEY, newest, "-", "COUNT", count))
-        return [Leaf(at.decode(), fields[1]) for at, fields in reply[0] or ()]
+        return [Leaf(at.decode(), fields.get(b"row", b"")) for at, fields in reply[0]]
 
     async def aclose(self) -> None:
         """Write what waits, for `close_timeout_s` at most and with one try; then stop."""

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
+from support.caller import called
 from support.reading import ask
 from support.redis_servers import BINARY, RedisServer, free_port
 from support.routers import Router, routed, running_router
@@ -39,8 +40,8 @@ def attempt(**changes: Any) -> AttemptReport:  # noqa: ANN401 - any field
     plain: dict[str, Any] = {
         "number": 1, "target": "p1/m", "model": "m", "style": "", "started_ms": 0.0,
         "first_output_ms": 12.34, "last_output_ms": 50.0, "duration_ms": 60.0, "output_chars": 100,
-        "chunks": 20, "reasoning_chars": 0, "fault": None, "usage": {"prompt_tokens": 5, "completion_tokens": 25},
-        "usage_estimated": False,
+        "chunks": 20, "reasoning_chars": 0, "fault": None, "usage_estimated": False,
+        "usage": {"prompt_tokens": 5, "completion_tokens": 25},
     }  # fmt: skip
     return AttemptReport(**{**plain, **changes})
 
@@ -447,7 +448,7 @@ async def test_a_target_of_several_routes_is_told_once() -> None:
     config["routes"]["again"] = config["routes"]["chat"]
     async with running_router(config) as router:
         (only,) = (await Owner(router).get("/router/targets")).json()["data"]
-    assert [place["route"] for place in only["routes"]] == ["chat", "again"]
+    assert [place["route"] for place in only["routes"]] == ["again", "chat"]
 
 
 # --- metrics --------------------------------------------------------------------------------------
@@ -482,8 +483,8 @@ async def test_a_stream_in_flight_is_counted() -> None:
 
 
 async def test_a_request_that_is_none_is_counted_and_makes_no_row(owner: Owner) -> None:
-    await ask(owner.router.base_url, model="none")
-    await ask(owner.router.base_url, messages=[])
+    await called(owner.router.base_url, model="none")
+    await called(owner.router.base_url, messages=[])
     text = (await owner.get("/metrics")).text
     assert 'router_requests_refused_total{status="404"} 1\n' in text
     assert 'router_requests_refused_total{status="400"} 1\n' in text
