@@ -139,7 +139,9 @@ def _inbox() -> Iterator[Callable[[float | None], bytes]]:
     Yields:
         A function that waits, at most so many seconds, and gives the numbers that came.
     """
-    read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    os.set_blocking(write, False)
     previous = {number: signal.signal(number, lambda *_: None) for number in _WATCHED}
     wakeup = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
 
