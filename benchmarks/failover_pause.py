@@ -305,12 +305,14 @@ class Bench:
         return [self._cell(*key, self._plan.together, ones, second) for key, ones in heard.items()]
 
     async def _wave(self, server: Server, models: Sequence[str]) -> list[Heard]:
-        """Streams at once, spread over one token's time as independent clients are."""
-        count = self._plan.together
-        step_s = 1 / self._plan.tokens_per_s / count
+        """Streams at once. Those that fail begin together, and their failovers are spread over the
+        time between the first place of a cut and the last; so those that are only asked for their
+        own times are spread alike, lest the provider be busier then than it is in a failover."""
+        count, pace = self._plan.together, self._plan.tokens_per_s
+        spread_s = (len(self._plan.cuts) if server is self._second else 1) / pace
 
         async def one(number: int) -> Heard:
-            await asyncio.sleep(number * step_s)
+            await asyncio.sleep(number * spread_s / count)
             return await ask(server, model=models[number % len(models)])
 
         return list(await asyncio.gather(*(one(number) for number in range(count))))
