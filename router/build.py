@@ -97,6 +97,7 @@ def build(
             # A record must outlive the longest silence between two commits of a live stream.
             ttl_s=config.record.resume_window_s
             + max(route.timeouts.total_s for route in config.routes.values()),
+            clock=clock.now_s,
         ),
         health=Health(policy, clock, tell),
         clock=clock,
