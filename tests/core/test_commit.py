@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ def snapshot(machine: CommitMachine) -> tuple[Any, ...]:
         machine.state,
         machine.delivered_chars,
         machine.committed_chars,
+        machine.committed_pieces,
         machine.boundaries,
         tuple(machine.superseded),
         machine.committed_text,
@@ -36,6 +38,7 @@ def make(machine: CommitMachine, move: Move) -> None:
         Move.TOOL: machine.tool,
         Move.COMMIT: lambda: machine.commit(1),
         Move.SUPERSEDE: lambda: machine.supersede(0, "\n\n"),
+        Move.RESTART: machine.restart,
         Move.FAULT: machine.fault,
         Move.FINISH: machine.finish,
         Move.BREAK: machine.break_off,
@@ -101,6 +104,40 @@ def test_only_a_splice_supersedes() -> None:
     assert [state for state, moves in TRANSITIONS.items() if Move.SUPERSEDE in moves] == [
         State.SPLICING
     ]
+
+
+def test_only_a_splice_begins_anew() -> None:
+    restarts = [state for state, moves in TRANSITIONS.items() if Move.RESTART in moves]
+    assert restarts == [State.SPLICING]
+
+
+def test_a_restart_forgets_all() -> None:
+    machine = CommitMachine()
+    machine.text("One. Tw")
+    machine.commit(4)
+    machine.fault()
+    machine.supersede(0, "\n\n")
+    machine.fault()
+    machine.restart()
+    assert snapshot(machine)[1:] == (0, 0, 0, 1, (), "", "")
+    machine.text("Three.")
+    assert machine.canonical_text == "Three."
+
+
+@given(st.lists(texts, min_size=1, max_size=12), st.data())
+def test_pieces_are_counted_when_they_are_committed_whole(
+    pieces: list[str], data: st.DataObject
+) -> None:
+    machine = CommitMachine()
+    ends = list(accumulate(map(len, pieces)))
+    at = 0
+    for piece, end in zip(pieces, ends, strict=True):
+        machine.text(piece)
+        chars = data.draw(st.integers(0, end - at))
+        if chars:
+            machine.commit(chars)
+            at += chars
+        assert machine.committed_pieces == sum(one <= at for one in ends)
 
 
 @given(texts, st.integers(-3, 20))
@@ -184,6 +221,12 @@ class Life(RuleBasedStateMachine):
         keep = data.draw(st.integers(0, len(self.machine.fragment)))
         if self.attempt(Move.SUPERSEDE, lambda: self.machine.supersede(keep, separator)):
             self.delivered += separator
+
+    @rule()
+    def restart(self) -> None:
+        if self.attempt(Move.RESTART, self.machine.restart):
+            self.delivered = self.record = ""
+            self.superseded_before = set()
 
     @rule(move=st.sampled_from((Move.TOOL, Move.FAULT, Move.FAULT, Move.FINISH, Move.BREAK)))
     def other(self, move: Move) -> None:
