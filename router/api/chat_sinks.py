@@ -257,9 +257,14 @@ class BlockingSink:
         await send_json(self._send, 200, _cleaned(result, report), headers)
 
     async def fail(self, failure: Failure) -> None:
-        """There is no answer; a part of one is none."""
+        """There is no answer; a part of one is none, and stands in the error if it was wanted."""
         self.ended = True
-        await _send_failure(self._send, failure)
+        await _send_failure(self._send, failure, self._part(failure) if failure.partial else None)
+
+    def _part(self, failure: Failure) -> dict[str, Any]:
+        if failure.closers:
+            self._fold.add([Text(failure.closers)])
+        return self._fold.message()
 
     async def give_up(self, error: RequestError, *, code: str) -> None:  # noqa: ARG002 - for bands
         """The router itself cannot go on: say so.
@@ -316,17 +321,22 @@ def canonical(delivered: str, superseded: Sequence[tuple[int, int]]) -> str:
     return "".join((*kept, delivered[at:]))
 
 
-def _error_of(failure: Failure) -> dict[str, Any]:
-    return error_object(
+def _error_of(failure: Failure, part: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    body = error_object(
         failure.message,
         type=failure.type,
         param=failure.param,
         code=failure.code,
         router=failure.report.to_wire(),
     )
+    if part is not None:
+        body["error"]["partial"] = part
+    return body
 
 
-async def _send_failure(send: Send, failure: Failure) -> None:
+async def _send_failure(
+    send: Send, failure: Failure, part: Mapping[str, Any] | None = None
+) -> None:
     """The router's own budget is spent: an SDK that tries again would only multiply the load."""
     headers = [
         (b"x-should-retry", b"false"),
@@ -334,4 +344,4 @@ async def _send_failure(send: Send, failure: Failure) -> None:
     ]
     if failure.retry_after_s is not None:
         headers.append((b"retry-after", str(max(1, math.ceil(failure.retry_after_s))).encode()))
-    await send_json(send, failure.status, _error_of(failure), headers)
+    await send_json(send, failure.status, _error_of(failure, part), headers)

@@ -23,13 +23,17 @@ def document_for(request: ChatRequest, schemas: Schemas, *, always: bool) -> Str
         always: the route answers in JSON, whether the request says so or not.
 
     Returns:
-        None for free text; also for several choices at once, which no failover can take up.
+        None for free text; also for several choices at once and for log probabilities, which no
+        failover can take up and which only the provider's own pieces fit.
 
     Raises:
         RequestError: the schema cannot be used.
     """
-    if request.n != 1:
-        return None
+    document = _document(request, schemas, always=always)
+    return None if request.n != 1 or request.logprobs else document
+
+
+def _document(request: ChatRequest, schemas: Schemas, *, always: bool) -> Structured | None:
     wanted: Mapping[str, Any] = request.response_format or {}
     match wanted.get("type"):
         case "json_schema":

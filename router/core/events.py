@@ -87,6 +87,7 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False):
         arguments: next piece of the arguments' JSON text, may be empty.
         choice: index of the choice.
         legacy: it came as `function_call` and must be passed on as that.
+        custom: it calls a custom tool; `arguments` are free text, not JSON.
     """
 
     index: int
@@ -95,6 +96,7 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False):
     arguments: str = ""
     choice: int = 0
     legacy: bool = False
+    custom: bool = False
 
 
 class Extra(msgspec.Struct, frozen=True, gc=False):

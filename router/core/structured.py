@@ -54,6 +54,11 @@ class Structured:
         self._committed = committed
         self._gate = self._make_gate()
 
+    def restart(self) -> None:
+        """The client forgets what it has: the document begins anew."""
+        self._committed = ""
+        self._gate = self._make_gate()
+
     def expect(self, *, raw: bool) -> None:
         """Another attempt begins.
 

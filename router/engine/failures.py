@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from router.core.commit import State
 from router.core.failover import GiveUp, Refuse, Return
 from router.core.faults import Fault, FaultKind
 from router.engine.report import AttemptReport
@@ -64,21 +63,21 @@ _SEEN_AS = {
 def explain(
     fault: Fault | None,
     action: Return | Refuse | GiveUp,
-    state: State,
     attempts: Sequence[AttemptReport],
     *,
     begun: bool,
     tools: str = "",
+    sealed: str = "",
 ) -> Explanation:
     """Put a failure into words.
 
     Args:
         fault: the last one, or None if another router took over.
         action: what was decided.
-        state: where the stream is.
         attempts: every upstream call.
         begun: something was delivered already.
-        tools: the tool calls that were delivered, as a clause.
+        tools: the tool calls that were delivered or that the provider ran, as a clause.
+        sealed: what else was delivered that no other provider can take up, as a clause.
 
     Returns:
         What the client is told.
@@ -98,10 +97,11 @@ def explain(
             status=504,
             type="server_error",
             code="deadline_exceeded",
-            message=f"The time allowed for this request is over. {_what(fault, attempts)}",
+            message=f"The time allowed for this request is over. {_what(fault, attempts)}"
+            f"{_called(tools)}",
         )
     if isinstance(action, Refuse):
-        return _refused(fault, state, attempts, tools)
+        return _refused(fault, attempts, tools, sealed)
     if not begun:
         return _returned(fault) if isinstance(action, Return) else _nobody(fault, attempts)
     return Explanation(
@@ -123,22 +123,24 @@ def _fenced() -> Explanation:
 
 
 def _refused(
-    fault: Fault, state: State, attempts: Sequence[AttemptReport], tools: str
+    fault: Fault, attempts: Sequence[AttemptReport], tools: str, sealed: str
 ) -> Explanation:
-    tool = state is State.TOOL
     why = (
-        f"A tool call had been delivered, {tools}, so the answer was not handed to another "
-        "provider: the tool may have run."
-        if tool
-        else "What had been delivered (a refusal, several choices or log probabilities) cannot be "
-        "taken up by another provider."
+        f"A tool had been called, {tools}, so the answer was not handed to another provider: "
+        "the tool may have run."
+        if tools
+        else f"What had been delivered is {sealed}, and another provider cannot take that up."
     )
     return Explanation(
         status=502,
         type="server_error",
-        code="tool_call_interrupted" if tool else "stream_interrupted",
+        code="tool_call_interrupted" if tools else "stream_interrupted",
         message=f"The answer broke off. {_what(fault, attempts)} {why}",
     )
+
+
+def _called(tools: str) -> str:
+    return f" A tool had been called, {tools}: it may have run." if tools else ""
 
 
 def _returned(fault: Fault) -> Explanation:

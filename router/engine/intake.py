@@ -10,10 +10,11 @@ an event goes straight through.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from router.core.boundary import Boundary
-from router.core.commit import CommitMachine, State
+from router.core.commit import CommitMachine
 from router.core.continuation import ContinuationStyle, Echo, Style
 from router.core.events import (
     Event,
@@ -114,17 +115,19 @@ class Intake:
         self._structured = structured
         self._splice: Splice | None = None
         self._stops: StopGuard | None = None
-        self._think: ThinkSplitter | None = None
+        self._think: dict[int, ThinkSplitter] | None = None
         self._hold: ToolHold | None = None
         self._finishes: dict[int, Finish] = {}
         self._spoke: set[int] = set()
         self._extras: list[Event] = []
         self._spoken = False
         self._plain = True
-        # What no second model can take up: several answers at once, or log probabilities.
-        self._single = request.n == 1 and not request.logprobs
-        self.sealed = False
-        """Something was delivered that no second model can take up, a tool call apart."""
+        self._instead = False  # a refusal or a tool call stands in a document's place
+        self._sole = _sole(request)
+        self.sealed = ""
+        """What was delivered that no second model can take up, a tool call apart; a clause."""
+        self.ran: set[str] = set()
+        """What shows that the provider itself ran a tool."""
         self.violation: JsonFault | None = None
         """What was wrong with the last attempt's next value."""
         self.stopped = False
@@ -139,6 +142,16 @@ class Intake:
     def finished(self) -> bool:
         """Every choice that said something has its finish."""
         return bool(self._finishes) and self._finishes.keys() >= self._spoke
+
+    @property
+    def settled(self) -> bool:
+        """So has every choice that was asked for, or the answer was ended here."""
+        return self.stopped or (self.finished and len(self._finishes) >= self._request.n)
+
+    @property
+    def cut_short(self) -> bool:
+        """A finish says itself that something is missing."""
+        return any(one.reason in _CUT_SHORT for one in self._finishes.values())
 
     @property
     def closers(self) -> str:
@@ -156,7 +169,7 @@ class Intake:
         self._extras.clear()
         self._splice = self._stops = None
         self.stopped = False
-        self._think = ThinkSplitter() if self._options.think_tags else None
+        self._think = {} if self._options.think_tags else None
         self._hold = ToolHold(self._options.tools) if self._options.atomic_tools else None
         if self._structured is not None:
             self._structured.expect(raw=sent is not None and sent.style is not Style.RESTART)
@@ -170,6 +183,13 @@ class Intake:
                 bare_start=sent is not None and sent.style is Style.INSTRUCT,
             )
         self._settle_plain()
+
+    def restart(self) -> None:
+        """The client forgets what it has: the next attempt begins the answer."""
+        self._spoke.clear()
+        self._spoken = self._instead = False
+        if self._structured is not None:
+            self._structured.restart()
 
     def take(self, events: list[Event], meter: Meter) -> Batch:
         """One pass over what one read brought.
@@ -192,7 +212,7 @@ class Intake:
                     if event.choice == 0:
                         batch.texts.append(event.text)
                 else:
-                    self._take_text(event.text, batch)
+                    self._take_text(event, batch, meter)
             elif type(event) is Failed:
                 batch.fault = event.fault
             else:
@@ -207,17 +227,20 @@ class Intake:
             self._account(batch)
         return batch
 
-    def end(self) -> Batch:
+    def end(self, meter: Meter) -> Batch:
         """The attempt's finish is final: is the answer really whole?
+
+        Args:
+            meter: of the attempt.
 
         Returns:
             What was still held back, and a fault if something is missing.
         """
         batch = Batch()
-        if self._think is not None:
-            for event in self._think.finish():
-                self._take_thought(event, batch)
-        if batch.fault is None and not self._cut_short:
+        for choice, splitter in (self._think or {}).items():
+            for event in splitter.finish():
+                self._take_thought(event, choice, None, batch, meter)
+        if batch.fault is None and not self.cut_short:
             self._release_tools(batch)
         if batch.fault is None:
             self._end_of_content(batch)
@@ -237,18 +260,34 @@ class Intake:
             and self._think is None
         )
 
-    def _take_text(self, text: str, batch: Batch) -> None:
+    def _take_text(self, event: Text, batch: Batch, meter: Meter) -> None:
         if self._think is None:
-            self._content(text, batch)
-            return
-        for event in self._think.feed(text):
-            self._take_thought(event, batch)
-
-    def _take_thought(self, event: Event, batch: Batch) -> None:
-        if isinstance(event, Text):
             self._content(event.text, batch)
+            return
+        splitter = self._think.setdefault(event.choice, ThinkSplitter())
+        for part in splitter.feed(event.text):
+            self._take_thought(part, event.choice, event.logprobs, batch, meter)
+        if splitter.over and not event.choice and self._request.n == 1:
+            self._think = None
+            self._settle_plain()
+
+    def _take_thought(
+        self,
+        event: Text | Reasoning,
+        choice: int,
+        logprobs: Any,  # noqa: ANN401 - passed on unread
+        batch: Batch,
+        meter: Meter,
+    ) -> None:
+        if isinstance(event, Reasoning):
+            meter.reasoning_chars += len(event.text)
+            batch.out.append(Reasoning(event.text, choice))
+        elif choice or logprobs is not None:
+            batch.out.append(Text(event.text, choice, logprobs))
+            if choice == 0:
+                batch.texts.append(event.text)
         else:
-            batch.out.append(event)
+            self._content(event.text, batch)
 
     def _content(self, text: str, batch: Batch) -> None:
         if self._structured is not None:
@@ -321,7 +360,7 @@ class Intake:
             case ToolCall():
                 self._take_tool(event, batch)
             case Refusal():
-                self.sealed = True
+                self.sealed = "a refusal"
                 batch.out.append(event)
             case Extra():
                 self._take_extra(event, batch)
@@ -335,7 +374,7 @@ class Intake:
                 pass
 
     def _take_tool(self, event: ToolCall, batch: Batch) -> None:
-        if self._hold is None or event.choice:
+        if self._hold is None:
             self._send_tools([event], batch)
             return
         try:
@@ -368,8 +407,9 @@ class Intake:
             batch.out += calls
 
     def _take_extra(self, event: Extra, batch: Batch) -> None:
-        if "audio" in event.fields or not PROVIDER_TOOLS.isdisjoint(event.fields):
-            self.sealed = True
+        if "audio" in event.fields:
+            self.sealed = "audio"
+        self.ran.update(PROVIDER_TOOLS.intersection(event.fields))
         if self._spoken or batch.out:
             batch.out.append(event)
         elif len(self._extras) < MAX_HELD_EXTRAS:
@@ -381,35 +421,34 @@ class Intake:
             batch.out[:0] = self._extras
             self._extras.clear()
         self._spoken = True
-        if self._single and len(batch.out) == len(batch.texts):
+        if not self._sole and len(batch.out) == len(batch.texts):
             return
         for event in batch.out:
             if isinstance(event, (Text, ToolCall, Refusal)):
                 self._spoke.add(event.choice)
-                self.sealed = self.sealed or not self._single
+                self.sealed = self.sealed or self._sole
+                self._instead = self._instead or not isinstance(event, Text)
 
     # -- the end -------------------------------------------------------------------------------
 
-    @property
-    def _cut_short(self) -> bool:
-        return any(one.reason in _CUT_SHORT for one in self._finishes.values())
-
     def _end_of_content(self, batch: Batch) -> None:
         if self._structured is not None:
-            # A refusal or a tool call stands in a document's place.
-            instead = (
-                self.sealed
-                or self._machine.state is State.TOOL
-                or any(isinstance(event, ToolCall) for event in batch.out)
-            )
-            if not self._cut_short and not instead:
+            instead = self._instead or any(isinstance(event, ToolCall) for event in batch.out)
+            if not self.cut_short and not instead:
                 self._pass(self._structured.finish(), batch)
         elif self._splice is not None:
             self._end_of_continuation(self._splice.finish(), batch)
 
     def _end_of_continuation(self, join: Join, batch: Batch) -> None:
-        """It may have said nothing: then the answer is whole only if nothing was pending."""
-        if join.outcome is Outcome.EMPTY and self._machine.fragment.strip():
+        """It may have said nothing: then the answer is whole only if nothing was pending.
+
+        One that was cut short inside what the client has already took nothing back: its budget, or
+        a filter, ended it, and the longer text stands.
+        """
+        if self.cut_short and join.outcome is not Outcome.DIVERGED and not join.text:
+            outcome = Outcome.EMPTY if join.outcome is Outcome.EMPTY else Outcome.AGREES
+            join = replace(join, outcome=outcome, keep_chars=len(self._machine.fragment))
+        elif join.outcome is Outcome.EMPTY and self._machine.fragment.strip():
             self._finishes.clear()
             batch.fault = Fault(
                 kind=FaultKind.TRUNCATED,
@@ -417,6 +456,13 @@ class Intake:
             )
             return
         self._join(join, batch)
+
+
+def _sole(request: ChatRequest) -> str:
+    """What in a request no second model can take up once output was delivered; a clause."""
+    if request.n > 1:
+        return "several answers at once (`n`)"
+    return "log probabilities (`logprobs`)" if request.logprobs else ""
 
 
 _GOES_ON = Seam(join=Join(outcome=Outcome.AGREES), fragment_chars=0, superseded_chars=0)

@@ -299,10 +299,10 @@ class Run:
         told = explain(
             fault,
             action,
-            stream.machine.state,
             self._attempts,
             begun=stream.began,
-            tools=stream.tools.describe(),
+            tools=stream.describe_tools(),
+            sealed=stream.sealed,
         )
         report = self._end(told.code or "refused", finish="")
         await self._sink.fail(

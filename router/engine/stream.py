@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 from router.core.commit import CommitMachine, State
 from router.core.continuation import Continuation, ContinuationStyle
-from router.core.events import Event, Finish, Text, ToolCall
+from router.core.events import Event, Extra, Finish, Text, ToolCall
 from router.core.failover import Phase
 from router.core.faults import Fault, FaultKind
 from router.core.request import ChatRequest
 from router.core.structured import Structured
+from router.core.tokens import tokens_spent
 from router.core.tools import ToolLedger
 from router.engine.attempt import Attempt
 from router.engine.clock import Clock
@@ -143,7 +144,8 @@ class Stream:
     @property
     def phase(self) -> Phase:
         """How far the stream is, as far as failover cares."""
-        if self._intake.sealed or self.machine.state is State.TOOL:
+        intake = self._intake
+        if intake.sealed or intake.ran or self.machine.state is State.TOOL:
             return Phase.SEALED
         before = self.machine.state is State.OPENING
         return Phase.BEFORE_OUTPUT if before else Phase.TEXT
@@ -152,6 +154,16 @@ class Stream:
     def finishes(self) -> tuple[Finish, ...]:
         """The finish of each choice."""
         return self._intake.finishes
+
+    def describe_tools(self) -> str:
+        """The tool calls that were delivered, and what the provider itself ran; a clause."""
+        self.tools.ran(self._intake.ran)
+        return self.tools.describe()
+
+    @property
+    def sealed(self) -> str:
+        """What was delivered that no second model can take up, as a clause; "" without that."""
+        return self._intake.sealed
 
     @property
     def closers(self) -> str:
@@ -176,16 +188,15 @@ class Stream:
             how=how,
             prefix=prefix,
             in_fence=None if document else self._boundary.in_fence,
-            spent_tokens=self._spent_tokens(len(prefix)),
+            spent_tokens=self._spent_tokens(prefix),
             violation=str(violation) if violation is not None else "",
         )
 
-    def _spent_tokens(self, chars: int) -> int:
-        """What the committed text has cost. Providers mostly send a token a piece; where they send
-        more, the characters are the better estimate. A document's pieces are values, no tokens."""
+    def _spent_tokens(self, prefix: str) -> int:
+        """What the committed text has cost. A document's pieces are values, no tokens."""
         if self._structured is not None:
-            return chars // CHARS_PER_TOKEN
-        return max(self.machine.committed_pieces, chars // (CHARS_PER_TOKEN + 2))
+            return len(prefix) // CHARS_PER_TOKEN
+        return tokens_spent(prefix, self.machine.committed_pieces)
 
     def expect(
         self, how: ContinuationStyle, sent: Sent | None, failover: OpenFailover | None
@@ -212,6 +223,10 @@ class Stream:
         await self._sink.reset("provider_failover")
         self.machine.restart()
         self._boundary.rewind()
+        self._intake.restart()
+        if self._record is not None:  # a stream that was resumed has one, of the text before
+            self._record.close("restarted", keep_s=0)
+            self._record = None
 
     def settle(self) -> None:
         """No more text will come of this attempt: close the account of the failover to it."""
@@ -263,13 +278,15 @@ class Stream:
                 self.on_answering(target)
             if batch.out:
                 await self._deliver(batch, meter, target)
-            if intake.finished:
+            if intake.settled:
                 # A finish that was seen is an end, whatever breaks after it.
                 if attempt.ended or batch.fault is not None or intake.stopped:
                     return await self._end_of_answer(meter, target)
                 if not expecting_end:
                     expecting_end = True
                     attempt.expect_end()
+            elif intake.finished and attempt.ended and batch.fault is None:
+                return await self._end_of_answer(meter, target)  # fewer choices than were asked for
             elif batch.fault is not None:
                 return batch.fault
             elif attempt.ended:
@@ -278,11 +295,23 @@ class Stream:
 
     async def _end_of_answer(self, meter: Meter, target: Target) -> Fault | None:
         """A finish is held: deliver what was held with it, if the answer really is whole."""
-        batch = self._intake.end()
+        batch = self._intake.end(meter)
         self._note_seam(batch)
         if batch.out:
             await self._deliver(batch, meter, target)
-        return batch.fault
+        return batch.fault or await self._end_of_tools(meter, target)
+
+    async def _end_of_tools(self, meter: Meter, target: Target) -> Fault | None:
+        """Clients repair arguments that stop in mid-value, and run them: no success may end so."""
+        if self._intake.cut_short or self.machine.state is not State.TOOL:
+            return None
+        inside = self.tools.cut_short()
+        if inside:
+            return Fault(kind=FaultKind.TRUNCATED, message=f"it finished inside {inside}")
+        bare = self.tools.without_arguments()
+        if bare:
+            await self._deliver(Batch(out=[*bare]), meter, target)
+        return None
 
     def _note_seam(self, batch: Batch) -> None:
         """A join may be decided by text that the client has already: then nothing is sent yet."""
@@ -393,6 +422,8 @@ class Stream:
             if isinstance(event, ToolCall):
                 self.machine.tool()
                 self.tools.take(event)
+            elif self._intake.ran and isinstance(event, Extra):
+                self.machine.tool()
 
     def _advance(self, texts: list[str]) -> None:
         """Text is with the client: move the record if that completes a boundary."""

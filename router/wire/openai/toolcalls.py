@@ -3,7 +3,8 @@
 OpenAI's rule is simple: `index` names the call, `id` and `name` come once, `arguments` come in
 pieces. The table of what others do is long (`docs/failures.md`): the index is missing, always 0 or
 used twice; id and name come with every piece, or never; the arguments are an object, or start with
-an empty `{}` that is taken back. Two rules tell the calls apart:
+an empty `{}` that is taken back. A custom tool's call has `custom` with an `input` in the place of
+`function` with `arguments`. Two rules tell the calls apart:
 
 - an id that is known names its call, whatever else the delta says;
 - otherwise a call is only begun by a *name*; a delta without a name belongs to the latest call of
@@ -27,12 +28,23 @@ _EMPTY_OBJECT = "{}"
 class _Call:
     """What is known of one call."""
 
-    __slots__ = ("held", "held_chars", "id", "index", "name", "opened", "placeholder", "tail")
+    __slots__ = (
+        "custom",
+        "held",
+        "held_chars",
+        "id",
+        "index",
+        "name",
+        "opened",
+        "placeholder",
+        "tail",
+    )
 
     def __init__(self, index: int) -> None:
         self.index = index
         self.id = ""
         self.name = ""
+        self.custom = False
         self.opened = False  # its first increment is out, with the id and the name
         self.held: list[str] = []  # arguments that came before the name
         self.held_chars = 0
@@ -69,16 +81,18 @@ class ToolCalls:
         """
         if not isinstance(delta, dict):
             raise MalformedStream("A tool call is not an object.")
-        function = delta.get("function") or {}
+        custom = not delta.get("function") and bool(delta.get("custom"))
+        function = delta.get("custom" if custom else "function") or {}
         if not isinstance(function, dict):
             raise MalformedStream("A tool call's function is not an object.")
         id_, name = _word(delta.get("id")), _word(function.get("name"))
-        arguments = _arguments(function.get("arguments"))
+        arguments = _arguments(function.get("input" if custom else "arguments"))
         call = self._find(delta.get("index"), id_, name, arguments)
         if id_ and not call.id:
             call.id = id_
             self._by_id[id_] = call
         call.name = call.name or name
+        call.custom = call.custom or custom
         self._emit(call, self._real(call, arguments), out)
 
     def finish(self, out: list[ToolCall]) -> None:
@@ -142,10 +156,13 @@ class ToolCalls:
         call.opened = True
         arguments = "".join((*call.held, arguments))
         call.held.clear()
-        return ToolCall(call.index, call.id, call.name, arguments, self._choice, self._legacy)
+        return self._increment(call, call.id, call.name, arguments)
 
     def _next(self, call: _Call, arguments: str) -> ToolCall:
-        return ToolCall(call.index, "", "", arguments, self._choice, self._legacy)
+        return self._increment(call, "", "", arguments)
+
+    def _increment(self, call: _Call, id_: str, name: str, arguments: str) -> ToolCall:
+        return ToolCall(call.index, id_, name, arguments, self._choice, self._legacy, call.custom)
 
 
 def _begins(latest: _Call, id_: str, name: str, arguments: str) -> bool:

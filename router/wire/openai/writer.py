@@ -184,7 +184,8 @@ class ChunkWriter:
 
     def _tool_call(self, event: ToolCall) -> bytes:
         key = (event.choice, event.index, event.legacy)
-        function: dict[str, Any] = {"arguments": event.arguments}
+        kind, text = ("custom", "input") if event.custom else ("function", "arguments")
+        function: dict[str, Any] = {text: event.arguments}
         first = key not in self._calls
         if first:
             self._calls.add(key)
@@ -193,8 +194,8 @@ class ChunkWriter:
             return b'"function_call":' + dumps(function)
         call: dict[str, Any] = {"index": event.index}
         if first:
-            call |= {"id": event.id or _call_id(self._id, event), "type": "function"}
-        return b'"tool_calls":' + dumps([call | {"function": function}])
+            call |= {"id": event.id or _call_id(self._id, event), "type": kind}
+        return b'"tool_calls":' + dumps([call | {kind: function}])
 
 
 _DELTAS: Final[Mapping[type, Callable[[ChunkWriter, Any], bytes]]] = {
@@ -282,6 +283,11 @@ class CompletionFold:
             body["router"] = dict(router)
         return body
 
+    def message(self) -> dict[str, Any]:
+        """The message of the first choice as far as it came: an answer that was broken off."""
+        message: dict[str, Any] = self._whole(0, "")["message"]
+        return message
+
     def _choice(self, index: int) -> _Choice:
         choice = self._choices.get(index)
         if choice is None:
@@ -308,12 +314,13 @@ class CompletionFold:
     def _calls(self, choice: _Choice) -> dict[str, Any]:
         message: dict[str, Any] = {}
         for (_, legacy), (first, pieces) in sorted(choice.calls.items(), key=lambda call: call[0]):
-            function = {"name": mend(first.name), "arguments": _joined(pieces)}
+            kind, text = ("custom", "input") if first.custom else ("function", "arguments")
+            function = {"name": mend(first.name), text: _joined(pieces)}
             if legacy:
                 message["function_call"] = function
             else:
                 call_id = mend(first.id) or _call_id(self._id, first)
-                call = {"id": call_id, "type": "function", "function": function}
+                call = {"id": call_id, "type": kind, kind: function}
                 message.setdefault("tool_calls", []).append(call)
         return message
 
