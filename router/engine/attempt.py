@@ -89,8 +89,8 @@ class Attempt:
         self._waiting_from_s = 0.0
         self._due(limits.first_output_s)
         self.longest_gap_s = 0.0
-        """Longest silence between two outputs that was waited through, in seconds; time in which
-        the client took nothing is not the provider's silence."""
+        """Longest silence between two outputs, in seconds, as far as it was waited for; time in
+        which the client took nothing is not the provider's silence."""
         self.ended = False
         """Nothing more will come: the body is over, or a fault was given."""
 
@@ -226,6 +226,11 @@ class Attempt:
         self._watch.due_s = min(self._waiting_from_s + limit_s, self._limits.deadline_s)
 
     def _expired(self) -> Fault:
+        if self._wait_kind is FaultKind.IDLE_TIMEOUT:
+            # How long the silence would have lasted is not known; that it lasted so long is.
+            # Without this a target that has become slower would be cut off for ever.
+            gap_s = self._clock.now_s() - self._waiting_from_s
+            self.longest_gap_s = max(self.longest_gap_s, gap_s)
         if self._overtaken:
             return Fault(
                 kind=FaultKind.IDLE_TIMEOUT,

@@ -50,13 +50,21 @@ class Hedge:
         Returns:
             It, with its first output, or None.
         """
-        task, self._task = self._task, None
-        return await task if task is not None else None
+        await asyncio.gather(*self._dropped)
+        self._dropped.clear()
+        if self._task is None:
+            return None
+        # Shielded, and forgotten only when it is handed over: should the client leave meanwhile,
+        # `aclose` still finds it.
+        second = await asyncio.shield(self._task)
+        self._task = None
+        return second
 
     async def aclose(self) -> None:
         """Nobody needs a second attempt any more."""
         self._drop()
         await asyncio.gather(*self._dropped)
+        self._dropped.clear()
 
     def _slow(self) -> None:
         second = self._run.beside(self._asked) if self._task is None else None

@@ -195,8 +195,12 @@ class Run:
             self.note(asked, fault)
             if fault is None:
                 finished = True
+                if hedge is not None:
+                    await hedge.aclose()  # what it cost belongs into the report
                 await self._complete(asked)
-            return fault, await hedge.result() if hedge is not None and fault else None
+                return None, None
+            await asked.attempt.aclose()  # at once, and not when the other one has spoken
+            return fault, None if hedge is None else await hedge.result()
         finally:
             if not noted:
                 self.note(asked, Fault(kind=FaultKind.CLIENT_GONE))
