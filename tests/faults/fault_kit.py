@@ -105,6 +105,11 @@ class Stage:
         """How often each provider was asked since the last rest."""
         return tuple(len(self.requests(number + 1)) for number in range(len(self.providers)))
 
+    def sent(self, number: int) -> int:
+        """How many pieces of its last answer a provider has sent so far."""
+        requests = self.requests(number)
+        return requests[-1].tokens_sent if requests else 0
+
     async def ask(self, **fields: Any) -> tuple[Answer, Call]:  # noqa: ANN401 - of a request
         """One request of the client, read to the end of its connection, with the time it takes."""
         answer, call = await self.clock.run(
