@@ -33,7 +33,7 @@ from router.logs import LogObserver
 from router.simulate import Script, SimulatedProvider, seeded_text
 
 TEXT = seeded_text(23, 500)
-AT_ONCE = 48
+AT_ONCE = 24
 """Requests under way together."""
 
 FAULTS = (
@@ -56,8 +56,15 @@ HARMLESS = (
     "tokens_per_s=2000",
 )
 
-SOFT = {FaultKind.HEDGED, FaultKind.CLIENT_GONE}
-"""An attempt that was given up may not have reached its provider yet."""
+UNSEEN = {
+    FaultKind.HEDGED,
+    FaultKind.CLIENT_GONE,
+    FaultKind.CONNECT,
+    FaultKind.FIRST_OUTPUT_TIMEOUT,
+    FaultKind.DEADLINE,
+}
+"""An attempt that ended so, without output, need not have reached its provider: on a machine that
+is busy enough it is given up before its request is taken off the socket."""
 
 
 @dataclass(kw_only=True)
@@ -391,12 +398,12 @@ def check_against_providers(stage: Stage, rows: dict[str, Row]) -> int:
             key = question, entry.target
             if entry.target.startswith("dead/"):
                 assert entry.fault in ("connect", "hedged")
-            elif entry.fault in SOFT and not entry.chunks:
+            elif entry.fault in UNSEEN and not entry.chunks:
                 given_up[key] += 1
             else:
                 booked[key] += 1
     for key in seen.keys() | booked.keys():
-        assert booked[key] <= seen[key] <= booked[key] + given_up[key], (key, rows[key[0]])
+        assert booked[key] <= seen[key] <= booked[key] + given_up[key], str(rows[key[0]].attempts)
     return sum(seen.values())
 
 

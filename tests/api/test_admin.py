@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import itertools
 import json
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -25,6 +27,7 @@ from router.books import OUTCOMES, Books, Row, Wanted, row_of
 from router.books.rows import MAX_ROW_BYTES, encode
 from router.books.search import search
 from router.core.faults import Fault, FaultKind, Verdict
+from router.engine import failures
 from router.engine.observe import StreamEnded, TargetEjected
 from router.engine.report import AttemptReport, FailoverReport, StreamReport
 from router.errors import RequestError
@@ -365,6 +368,13 @@ def test_a_providers_own_word_is_no_outcome_of_ours() -> None:
         assert row.outcome == "refused"
         assert row.code == word[:100]
     assert row_of(report()).outcome == "completed"
+
+
+def test_every_code_that_the_engine_ends_a_stream_with_is_an_outcome() -> None:
+    codes = set(re.findall(r'"([a-z]+(?:_[a-z]+)+)"', inspect.getsource(failures)))
+    codes -= {"invalid_request_error", "server_error", "rate_limit_error"}  # types
+    assert {"stream_interrupted", "tool_call_interrupted", "deadline_exceeded"} <= codes
+    assert codes <= OUTCOMES.keys()
 
 
 @pytest.mark.parametrize(
