@@ -131,8 +131,8 @@ def _compile(parameters: object, schemas: Schemas, at: int, *, atomic: bool) -> 
     try:
         return schemas.compile(parameters)
     except SchemaRefused as refused:
-        if not atomic and refused.path.endswith("/pattern"):
-            return None  # nothing is checked here; the provider may know the pattern
+        if not atomic and refused.limit:
+            return None  # nothing is checked here, and the provider may take more than we do
         where = refused.path.removeprefix("#").replace("/", ".")
         raise RequestError(
             f"The schema of a tool cannot be used: at {refused.path}: {refused.reason}.",

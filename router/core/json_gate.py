@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from router.core.json_values import JsonFault, JsonReader, ValueEnd
 
 MAX_PROSE_CHARS = 2000
 """Text before the document that is taken for a preamble; more of it is an answer in prose."""
 
-_FENCE = re.compile(r"(?:`{3,}|~{3,})[^\n`]*\n\s*")
+_FENCE = re.compile(r"(?:`{3,}|~{3,})(?:[^\n`{\[]*\n\s*|[ \t]*\w*[ \t]*(?=[{\[]))")
+"""A fence line; or a fence on the document's own line, which must begin with a bracket then."""
 
 Check: TypeAlias = Callable[[ValueEnd], None]
 """Judges a value before it is delivered; raises `JsonFault`."""
@@ -41,8 +42,8 @@ class JsonGate:
     """Lets whole values out.
 
     Args:
-        check: judges each value as it completes, or None.
-        whole: judges the document before its last bracket goes out, or None.
+        check: judges each value as it completes, and so the document before its last bracket goes
+            out; or None.
         committed: text that was let out before, which this gate goes on from.
         openers: what the document may begin with: "{", "[" or both; "" for any value, in which case
             text before an opening bracket is no preamble.
@@ -52,12 +53,10 @@ class JsonGate:
         self,
         *,
         check: Check | None = None,
-        whole: Callable[[Any], None] | None = None,
         committed: str = "",
         openers: str = "{[",
     ) -> None:
         self._check = check
-        self._whole = whole
         self._openers = openers
         self._reader = JsonReader.after(committed) if committed else JsonReader()
         self._before: str | None = None if committed else ""
@@ -139,7 +138,8 @@ class JsonGate:
         last: ValueEnd | None = None
         for end in ends:
             try:
-                self._judge(end)
+                if self._check is not None:
+                    self._check(end)
             except JsonFault as error:
                 fault = error
                 break
@@ -154,12 +154,6 @@ class JsonGate:
         self._held_from = last.end
         self._committed.append(out)
         return Passed(out, fault)
-
-    def _judge(self, end: ValueEnd) -> None:
-        if end.path and self._check is not None:
-            self._check(end)
-        elif not end.path and self._whole is not None:
-            self._whole(end.value)
 
     def _unwrap(self, text: str) -> str:
         """Find the document's beginning; what stands before it is dropped."""

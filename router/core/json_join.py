@@ -26,6 +26,9 @@ MAX_HELD_CHARS = 4 * 1024 * 1024
 
 _GOES_ON = ",}]"
 _BEGINS = "{["
+_LACKS = '"'
+"""A rest that begins so lacks its comma: nothing else can follow a whole value."""
+
 _WRAPPING = re.compile(
     r"\s*(?:[^\s,\[\]{}`~][^\n\[\]{}]{0,200}[:.…!][ \t]*\n\s*)?(?:(?:`{3,}|~{3,})[^\n`]*\n)?"
 )
@@ -82,16 +85,19 @@ class JsonJoin:
             The text from there on, "" while it does not show.
         """
         wrapping = _WRAPPING.match(text)
-        bare = text[wrapping.end() :] if wrapping else text
-        first = bare.lstrip()[:1]
-        if not first or (first not in _GOES_ON + _BEGINS and _may_be_wrapping(bare.lstrip())):
+        wrapped = wrapping is not None and bool(wrapping.group().strip())
+        # White space alone is no wrapping: it is the document's own.
+        rest = text[wrapping.end() :] if wrapping is not None and wrapped else text
+        bare = rest.lstrip()
+        first = bare[:1]
+        if not first or (first not in _GOES_ON + _BEGINS + _LACKS and _may_be_wrapping(bare)):
             self._seen = text
             return ""
-        if first not in _GOES_ON + _BEGINS:
+        if first not in _GOES_ON + _BEGINS + _LACKS:
             raise JsonFault("the continuation is prose, neither the rest nor a document")
         self._seen = ""
-        self._raw = first in _GOES_ON
-        return bare
+        self._raw = first not in _BEGINS
+        return f"{self._align.comma}{bare}" if first in _LACKS else rest
 
     def finish(self) -> Passed:
         """The continuation is over.
@@ -136,6 +142,11 @@ class Align:
         self._streaming: Path | None = None
         self._streamed_to = 0
         self._held_chars = 0
+
+    @property
+    def comma(self) -> str:
+        """What stands between two values, as the committed text has it."""
+        return "," if self._compact else ", "
 
     def feed(self, text: str) -> Passed:
         """Take the second document's next text.
@@ -298,11 +309,11 @@ class Align:
         one.held.clear()
 
     def _separator(self, one: _Open, step: str | int) -> str:
-        comma = "" if not one.size else "," if self._compact else ", "
+        comma = self.comma if one.size else ""
         if isinstance(step, int):
             return comma
         colon = ":" if self._compact else ": "
-        return f"{comma}{json.dumps(step, ensure_ascii=False)}{colon}"
+        return f"{comma}{_quoted(step)}{colon}"
 
     # -- the second document's text ------------------------------------------------------------
 
@@ -321,6 +332,15 @@ def _may_be_wrapping(text: str) -> bool:
     """Could more text make this a line to be taken off?"""
     line = text.partition("\n")[0]
     return len(text) <= MAX_WRAPPING_CHARS and "\n" not in text and not set(line) & set("[]{}")
+
+
+def _quoted(key: str) -> str:
+    """A key as JSON text. Half a surrogate pair stays an escape: no UTF-8 holds it."""
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        return json.dumps(key)
+    return json.dumps(key, ensure_ascii=False)
 
 
 def _kind(value: Any) -> str:  # noqa: ANN401 - JSON is anything

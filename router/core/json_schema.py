@@ -1,13 +1,14 @@
 """Judging JSON values as they complete, by the part of a schema that their path decides.
 
-A schema is compiled once. jsonschema-rs does the judging: it has a linear engine for `pattern`, so
-no pattern of a client can hold the event loop, it fetches nothing (`offline`), and it gives a
-validator for every subschema with its `$ref`s in scope.
+A schema is compiled once. jsonschema-rs does the judging: it has a linear engine for `pattern`, it
+fetches nothing (`offline`), and it remembers what a recursive `$ref` said of a value.
 
 What decides about a value before its container is complete are the keywords that are conjunctions:
 `properties`, `patternProperties`, `additionalProperties`, `prefixItems`, `items`, `$ref` and
 `allOf`. Nothing is descended through `anyOf`, `oneOf`, `not` or `if`: those are judged where the
 enclosing value closes. So a value that is refused here would be refused by the whole schema too.
+
+No schema of a client may hold the event loop: `json_schema_cost.py` says how much one may ask for.
 """
 
 from __future__ import annotations
@@ -16,55 +17,71 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
+from urllib.parse import quote
 
 import jsonschema_rs
 import msgspec
 
-from router.core.json_values import JsonFault, Path, ValueEnd
-from router.errors import RouterError
+from router.core.json_schema_cost import Cost, cost_of
+from router.core.json_schema_nodes import (
+    Nodes,
+    SchemaRefused,
+    draft_of,
+    escape,
+    nodes_of,
+)
+from router.core.json_values import JsonFault, ValueEnd
+
+__all__ = ["Schema", "SchemaRefused", "SchemaViolation", "Schemas"]
 
 MAX_SCHEMA_BYTES = 256 * 1024
 """Bound on one schema, encoded. OpenAI's own limits are well below."""
 
-MAX_SCHEMA_DEPTH = 100
-"""Bound on its nesting."""
+MAX_PATTERN_BYTES = 32 * 1024
+"""Bound on one compiled `pattern`: what a character costs grows with it, to 2 µs here."""
 
-MAX_PATTERN_BYTES = 1 << 20
-"""Bound on one compiled `pattern`."""
-
-MAX_SHAPES = 4096
-"""Path shapes whose subschemas are remembered, per schema."""
+MAX_STEPS = 4096
+"""Keys and indices of which is remembered where they lead, per schema."""
 
 MAX_SCHEMAS = 256
 """Compiled schemas that are remembered, per process."""
 
 MAX_REASON_CHARS = 300
-"""Bound on the words about a violation, which may quote the value."""
+"""Bound on the words about a violation."""
 
-Node: TypeAlias = Any
+MAX_EXPLAINED_WORK = 20_000
+MAX_EXPLAINED_DEPTH = 2
+"""A value of up to so many characters times ways to judge it, and so deep, is explained keyword by
+keyword. The validator collects what every alternative has to say before it says anything, which is
+exponential in the depth of the value."""
+
+_ROOT = "urn:root"
+_VALUE = "the value"
+"""Stands in reasons where the value would: what an answer said goes into no log."""
+
+Validator: TypeAlias = Any
 _Pointers: TypeAlias = tuple[str, ...]
-
-_SAME_PLACE_LISTS = ("allOf", "anyOf", "oneOf")
-_SAME_PLACE = ("not", "if", "then", "else")
-_OLD_DRAFTS = ("draft-04", "draft-06", "draft-07")
-
-
-class SchemaRefused(RouterError):
-    """A schema that cannot be used.
-
-    Args:
-        reason: what is wrong, a clause.
-        path: JSON pointer into the schema.
-    """
-
-    def __init__(self, reason: str, path: str = "#") -> None:
-        self.reason = reason
-        self.path = path
-        super().__init__(f"at {path}: {reason}")
 
 
 class SchemaViolation(JsonFault):
     """A value that the schema does not allow."""
+
+
+class _Shape:
+    """Where a path leads, its indices and unknown keys folded.
+
+    Args:
+        pointers: all subschemas that apply there because of conjunctions alone.
+        judges: pointers to those that between them require all the others, and their validators.
+    """
+
+    __slots__ = ("fixed", "judges", "next", "pointers")
+
+    def __init__(self, pointers: _Pointers, judges: tuple[tuple[str, Validator], ...]) -> None:
+        self.pointers = pointers
+        self.judges = judges
+        self.next: dict[str | int, _Shape] = {}
+        self.fixed = -1  # indices from here on are all alike; -1 while nobody has asked
 
 
 class Schema:
@@ -74,46 +91,40 @@ class Schema:
         schema: as the client sent it.
 
     Raises:
-        SchemaRefused: it is no schema, refers outside itself, or never ends.
+        SchemaRefused: it is no schema, refers outside itself, never ends, or would cost too much.
     """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        self._root = schema
-        self._nodes = dict(_nodes(schema))
-        self._old = any(draft in str(schema.get("$schema", "")) for draft in _OLD_DRAFTS)
-        _refuse_foreign(self._nodes)
-        _refuse_endless(self._nodes, self._resolve)
-        linear = jsonschema_rs.RegexOptions(size_limit=MAX_PATTERN_BYTES)
+        self._draft = draft_of(schema)
+        self._nodes: Nodes = nodes_of(schema, self._draft)
+        self._dialect = {"$schema": schema["$schema"]} if "$schema" in schema else {}
         try:
-            # The whole finds what is wrong with the schema; the map only compiles what is asked.
-            self._whole = jsonschema_rs.validator_for(
-                dict(schema), offline=True, pattern_options=linear
-            )
-            self._parts = jsonschema_rs.validator_map_for(
-                dict(schema), offline=True, pattern_options=linear
-            )
-        except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as error:
-            raise SchemaRefused(*_why(error)) from None
-        except ValueError as error:
-            raise SchemaRefused(str(error)[:MAX_REASON_CHARS]) from None
-        self._shapes: OrderedDict[tuple[_Pointers, str | int], _Pointers] = OrderedDict()
-        self._roots = self._closure(("#",))
+            self._whole = self._compile(dict(schema))
+            self._registry = jsonschema_rs.Registry([(_ROOT, dict(schema))])
+        except (ValueError, jsonschema_rs.ReferencingError) as error:
+            raise _refused(error) from None
+        self._cost: Cost = cost_of(self._nodes)
         self._patterns: dict[str, Callable[[str], bool]] = {}
+        self._parts: dict[str, Validator] = {}
+        self._shapes: dict[_Pointers, _Shape] = {}
+        self._steps = 0
+        self._root = _Shape(self._closure(("#",)), (("#", self._whole),))
 
     @property
     def openers(self) -> str:
         """What a document may begin with: "{", "[", both, or "" for any value."""
         allowed = {"{", "[", ""}
-        for pointer in self._roots:
-            node = self._nodes.get(pointer)
-            kinds = node.get("type") if isinstance(node, Mapping) else None
+        for pointer in self._root.pointers:
+            node = self._nodes.by_pointer[pointer]
+            alone = self._draft.lonely_ref and isinstance(node, dict) and "$ref" in node
+            kinds = node.get("type") if isinstance(node, dict) and not alone else None
             if kinds is not None:
                 kinds = [kinds] if isinstance(kinds, str) else kinds
                 allowed &= {{"object": "{", "array": "["}.get(kind, "") for kind in kinds}
         return "" if "" in allowed else "".join(sorted(allowed, reverse=True))
 
     def check(self, end: ValueEnd) -> None:
-        """Judge a value that is complete.
+        """Judge a value that is complete; the whole document, if its path is empty.
 
         Args:
             end: the value and its path.
@@ -121,16 +132,22 @@ class Schema:
         Raises:
             SchemaViolation: it cannot be part of a valid document.
         """
-        pointers = self._roots
+        shape = self._root
         for step in end.path:
-            pointers = self._step(pointers, step)
-            if not pointers:
-                return
-        for pointer in pointers:
-            self._judge(pointer, end.value, end.path, end.start)
+            if isinstance(step, int) and 0 <= shape.fixed < step:
+                step = shape.fixed  # noqa: PLW2901 - all further items are alike
+            known = shape.next.get(step)
+            shape = known if known is not None else self._step(shape, step)
+        if not shape.judges:
+            return
+        value = _encodable(end.value)
+        self._refuse_costly(end, value)
+        for pointer, validator in shape.judges:
+            if not validator.is_valid(value):
+                raise self._violation(pointer, validator, value, end)
 
     def check_whole(self, value: Any) -> None:  # noqa: ANN401 - JSON is anything
-        """Judge the whole document.
+        """Judge a whole document, of whose text nothing is known.
 
         Args:
             value: the document.
@@ -138,43 +155,84 @@ class Schema:
         Raises:
             SchemaViolation: it is not valid.
         """
-        self._judge("#", value, (), 0)
+        self.check(ValueEnd((), 0, 0, value, container=True))
 
-    def _judge(self, pointer: str, value: Any, path: Path, offset: int) -> None:  # noqa: ANN401
-        node = self._nodes.get(pointer)
-        if node is True:
-            return
-        validator = self._parts.get(pointer) if pointer != "#" else self._whole
-        if node is False or validator is None:
-            if node is False:
-                raise SchemaViolation("the schema allows nothing here", path, offset)
-            return
-        value = _encodable(value)
-        if validator.is_valid(value):
-            return
-        for error in validator.iter_errors(value):
-            where = (*path, *error.instance_path)
-            raise SchemaViolation(str(error.message)[:MAX_REASON_CHARS], where, offset)
+    def _refuse_costly(self, end: ValueEnd, value: Any) -> None:  # noqa: ANN401
+        reason = self._cost.too_much(value, end.end - end.start)
+        if reason:
+            raise SchemaViolation(reason, end.path, end.start)
+
+    def _violation(
+        self,
+        pointer: str,
+        validator: Validator,
+        value: Any,  # noqa: ANN401
+        end: ValueEnd,
+    ) -> SchemaViolation:
+        few = self._cost.ways * (end.end - end.start) <= MAX_EXPLAINED_WORK
+        if few and _depth(value, MAX_EXPLAINED_DEPTH + 1) <= MAX_EXPLAINED_DEPTH:
+            for error in validator.iter_errors(value):
+                where = (*end.path, *error.instance_path)
+                return SchemaViolation(str(error.message)[:MAX_REASON_CHARS], where, end.start)
+        return SchemaViolation(self._rough_reason(pointer, value), end.path, end.start)
+
+    def _rough_reason(self, pointer: str, value: Any) -> str:  # noqa: ANN401
+        """What is wrong with a large value, as far as it shows without asking for all of it."""
+        for one in self._closure((pointer,)):
+            node = self._nodes.by_pointer[one]
+            wanted = node.get("required") if isinstance(node, dict) else None
+            for key in wanted if isinstance(wanted, list) and isinstance(value, dict) else ():
+                if key not in value:
+                    return f'"{key}" is a required property'[:MAX_REASON_CHARS]
+        return f"it is not what the schema allows at {pointer}"[:MAX_REASON_CHARS]
 
     # -- which subschemas a path decides -------------------------------------------------------
 
-    def _step(self, pointers: _Pointers, step: str | int) -> _Pointers:
-        known = self._shapes.get((pointers, step))
-        if known is None:
-            known = self._closure(
-                tuple(p for pointer in pointers for p in self._children(pointer, step))
+    def _step(self, shape: _Shape, step: str | int) -> _Shape:
+        if isinstance(step, int) and shape.fixed < 0:
+            shape.fixed = max((self._fixed(one) for one in shape.pointers), default=0)
+            step = min(step, shape.fixed)
+        if self._steps >= MAX_STEPS:
+            self._root.next.clear()
+            self._shapes.clear()
+            self._steps = 0
+        children = tuple(
+            dict.fromkeys(
+                child for pointer in shape.pointers for child in self._children(pointer, step)
             )
-            self._shapes[pointers, step] = known
-            if len(self._shapes) > MAX_SHAPES:
-                self._shapes.popitem(last=False)
-        return known
+        )
+        found = self._shapes.get(children)
+        if found is None:
+            judges = tuple((one, self._part(one)) for one in children if self._says_something(one))
+            found = self._shapes[children] = _Shape(self._closure(children), judges)
+        shape.next[step] = found
+        self._steps += 1
+        return found
+
+    def _says_something(self, pointer: str) -> bool:
+        return self._nodes.by_pointer.get(pointer) not in (True, {})
+
+    def _part(self, pointer: str) -> Validator:
+        """A validator for a subschema, with the whole schema behind its references."""
+        part = self._parts.get(pointer)
+        if part is None:
+            reference = f"{_ROOT}#{quote(pointer[1:], safe='/~')}"
+            schema = {**self._dialect, "$ref": reference}
+            part = self._parts[pointer] = self._compile(schema, registry=self._registry)
+        return part
+
+    def _compile(self, schema: dict[str, Any], **more: Any) -> Validator:  # noqa: ANN401
+        linear = jsonschema_rs.RegexOptions(size_limit=MAX_PATTERN_BYTES)
+        return jsonschema_rs.validator_for(
+            schema, offline=True, mask=_VALUE, pattern_options=linear, **more
+        )
 
     def _children(self, pointer: str, step: str | int) -> Iterator[str]:
-        node = self._nodes.get(pointer)
-        if not isinstance(node, Mapping):
+        node = self._nodes.by_pointer.get(pointer)
+        if not isinstance(node, dict):
             return
-        if self._old and "$ref" in node:
-            return  # before 2019-09 a `$ref` stands alone; its target is among the pointers
+        if self._draft.lonely_ref and "$ref" in node:
+            return  # its target is among the pointers
         if isinstance(step, str):
             yield from self._members(pointer, node, step)
         else:
@@ -184,31 +242,31 @@ class Schema:
         matched = False
         if key in node.get("properties", {}):
             matched = True
-            yield f"{pointer}/properties/{_escape(key)}"
+            yield f"{pointer}/properties/{escape(key)}"
         for pattern in node.get("patternProperties", {}):
             if self._matches(pattern, key):
                 matched = True
-                yield f"{pointer}/patternProperties/{_escape(pattern)}"
+                yield f"{pointer}/patternProperties/{escape(pattern)}"
         if not matched and "additionalProperties" in node:
             yield f"{pointer}/additionalProperties"
 
     def _items(self, pointer: str, node: Mapping[str, Any], index: int) -> Iterator[str]:
-        items = node.get("items")
-        first = items if isinstance(items, list) else node.get("prefixItems", [])
-        word = "items" if isinstance(items, list) else "prefixItems"
-        rest = "additionalItems" if isinstance(items, list) else "items"
-        if index < len(first):
-            yield f"{pointer}/{word}/{index}"
+        first, rest = self._draft.item_words(node)
+        if index < len(node.get(first, ())):
+            yield f"{pointer}/{first}/{index}"
         elif rest in node:
             yield f"{pointer}/{rest}"
+
+    def _fixed(self, pointer: str) -> int:
+        node = self._nodes.by_pointer[pointer]
+        if not isinstance(node, dict):
+            return 0
+        return len(node.get(self._draft.item_words(node)[0], ()))
 
     def _matches(self, pattern: str, key: str) -> bool:
         test = self._patterns.get(pattern)
         if test is None:
-            test = jsonschema_rs.validator_for(
-                {"pattern": pattern}, pattern_options=jsonschema_rs.RegexOptions()
-            ).is_valid
-            self._patterns[pattern] = test
+            test = self._patterns[pattern] = self._compile({"pattern": pattern}).is_valid
         return test(_encodable(key))
 
     def _closure(self, pointers: _Pointers) -> _Pointers:
@@ -217,27 +275,19 @@ class Schema:
         todo = list(pointers)
         while todo:
             pointer = todo.pop()
-            if pointer in found or pointer not in self._nodes:
+            if pointer in found or pointer not in self._nodes.by_pointer:
                 continue
             found[pointer] = None
-            node = self._nodes[pointer]
-            if isinstance(node, Mapping):
+            node = self._nodes.by_pointer[pointer]
+            if isinstance(node, dict):
                 todo += self._required_here(pointer, node)
         return tuple(found)
 
     def _required_here(self, pointer: str, node: Mapping[str, Any]) -> Iterator[str]:
-        target = self._resolve(node.get("$ref"))
-        if target is not None:
-            yield target
-        if not (self._old and "$ref" in node):
+        yield from self._nodes.referred(node)
+        if not (self._draft.lonely_ref and "$ref" in node):
             for at in range(len(node.get("allOf", ()))):
                 yield f"{pointer}/allOf/{at}"
-
-    def _resolve(self, reference: object) -> str | None:
-        """A `$ref` to a place in this schema; anchors are left to the whole validation."""
-        if not isinstance(reference, str) or not (reference == "#" or reference[:2] == "#/"):
-            return None
-        return reference if reference in self._nodes else None
 
 
 class Schemas:
@@ -260,7 +310,8 @@ class Schemas:
         text = msgspec.json.encode(schema)
         if len(text) > MAX_SCHEMA_BYTES:
             raise SchemaRefused(
-                f"the schema has {len(text)} bytes; at most {MAX_SCHEMA_BYTES} are taken"
+                f"the schema has {len(text)} bytes; at most {MAX_SCHEMA_BYTES} are taken",
+                limit=True,
             )
         digest = hashlib.sha256(text).digest()
         known = self._compiled.get(digest)
@@ -272,77 +323,29 @@ class Schemas:
         return known
 
 
-def _nodes(root: Node) -> Iterator[tuple[str, Node]]:
-    """Every object and truth value in a schema by its pointer; a superset of its subschemas."""
-    todo: list[tuple[str, Node, int]] = [("#", root, 0)]
-    while todo:
-        pointer, node, depth = todo.pop()
-        if depth > MAX_SCHEMA_DEPTH:
-            raise SchemaRefused(f"nested deeper than {MAX_SCHEMA_DEPTH}", pointer[:200])
-        if isinstance(node, Mapping):
-            yield pointer, node
-            todo += [(f"{pointer}/{_escape(key)}", one, depth + 1) for key, one in node.items()]
-        elif isinstance(node, list):
-            todo += [(f"{pointer}/{at}", one, depth + 1) for at, one in enumerate(node)]
-        elif isinstance(node, bool):
-            yield pointer, node
+def _refused(error: Exception) -> SchemaRefused:
+    steps = [str(step) for step in getattr(error, "instance_path", ())]
+    path = "/".join(("#", *map(escape, steps)))
+    if {"pattern", "patternProperties"} & set(steps[-2:]):
+        return SchemaRefused(
+            "the pattern is not valid, is too large, or uses look-around or back-references, which "
+            "take more than linear time",
+            path,
+            limit=True,
+        )
+    kind = getattr(error, "kind", None)
+    said = str(getattr(error, "message", error))
+    if kind is not None:
+        said = said.replace(_VALUE, "what stands there")
+    return SchemaRefused(said[:MAX_REASON_CHARS], path)
 
 
-def _refuse_foreign(nodes: Mapping[str, Node]) -> None:
-    for pointer, node in nodes.items():
-        if not isinstance(node, Mapping):
-            continue
-        for word in ("$ref", "$dynamicRef", "$recursiveRef"):
-            reference = node.get(word)
-            if isinstance(reference, str) and not reference.startswith("#"):
-                raise SchemaRefused(
-                    f"`{word}` to {reference[:100]!r}: nothing is ever fetched, "
-                    "refer to this schema's own `#/$defs`",
-                    f"{pointer}/{word}",
-                )
-
-
-def _refuse_endless(nodes: Mapping[str, Node], resolve: Callable[[object], str | None]) -> None:
-    """A `$ref` that leads back to itself without going into the value says nothing, for ever."""
-    done: set[str] = set()
-    for start in nodes:
-        path: list[str] = []
-        todo: list[tuple[str, bool]] = [(start, False)]
-        while todo:
-            pointer, leaving = todo.pop()
-            if leaving:
-                path.pop()
-                done.add(pointer)
-            elif pointer in path:
-                raise SchemaRefused("the reference leads back to itself", pointer)
-            elif pointer not in done and pointer in nodes:
-                path.append(pointer)
-                todo.append((pointer, True))
-                todo += [(one, False) for one in _same_place(pointer, nodes[pointer], resolve)]
-
-
-def _same_place(pointer: str, node: Node, resolve: Callable[[object], str | None]) -> Iterator[str]:
-    """Subschemas that judge the same value."""
-    if not isinstance(node, Mapping):
-        return
-    target = resolve(node.get("$ref"))
-    if target is not None:
-        yield target
-    for word in _SAME_PLACE_LISTS:
-        if isinstance(node.get(word), list):
-            yield from (f"{pointer}/{word}/{at}" for at in range(len(node[word])))
-    yield from (f"{pointer}/{word}" for word in _SAME_PLACE if word in node)
-
-
-def _escape(key: str) -> str:
-    """A key in a URI-fragment JSON pointer, as the validators' map writes it."""
-    return key.replace("~", "~0").replace("/", "~1")
-
-
-def _why(error: Exception) -> tuple[str, str]:
-    message = str(getattr(error, "message", error))[:MAX_REASON_CHARS]
-    path = "/".join(_escape(str(step)) for step in getattr(error, "instance_path", ()))
-    return message, f"#/{path}" if path else "#"
+def _depth(value: Any, bound: int) -> int:  # noqa: ANN401 - JSON is anything
+    """Containers within each other, up to a bound."""
+    if not isinstance(value, dict | list) or not bound:
+        return 0
+    inside = value.values() if isinstance(value, dict) else value
+    return 1 + max((_depth(one, bound - 1) for one in inside), default=0)
 
 
 def _encodable(value: Any) -> Any:  # noqa: ANN401 - JSON is anything

@@ -32,6 +32,10 @@ MAX_STRING_CHARS = 4 * 1024 * 1024
 MAX_NUMBER_CHARS = 4096
 """One number, digits and all."""
 
+MAX_SPACE_CHARS = 10_000
+"""White space in a row, inside the document: a model that is held to JSON and has nothing to say is
+known to send it without end."""
+
 _SPACE = re.compile(r"[ \t\n\r]*")
 _PLAIN = re.compile(r'[^"\\\x00-\x1f]*')
 _NUMBER_CHARS = re.compile(r"[-+0-9.eE]*")
@@ -167,6 +171,7 @@ class JsonReader:
         self._token: list[str] = []
         self._token_chars = 0
         self._token_start = 0
+        self._space_chars = 0
         self._hex_left = 0
         self._word = ""
         self._is_key = False
@@ -352,9 +357,13 @@ class JsonReader:
     def _structure(self, text: str, at: int, ends: list[ValueEnd]) -> int:
         found = _SPACE.match(text, at)
         assert found is not None  # noqa: S101 - it matches nothing, too
+        if found.end() == len(text):
+            self._space_chars += found.end() - at
+            if self._space_chars > MAX_SPACE_CHARS:
+                raise self._fault(f"more than {MAX_SPACE_CHARS} characters of white space", at)
+            return found.end()
+        self._space_chars = 0
         at = found.end()
-        if at == len(text):
-            return at
         char = text[at]
         match self._await:
             case _Await.VALUE | _Await.VALUE_OR_END:

@@ -100,7 +100,6 @@ class Structured:
         schema = self._schema
         return JsonGate(
             check=schema.check if schema is not None else None,
-            whole=schema.check_whole if schema is not None else None,
             committed=self._committed,
             openers=self._openers,
         )
