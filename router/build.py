@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from router.api.app import App
+from router.api.chat import STALL_GRACE_S
 from router.api.server import LATE_S, Lifespan, Server, listen
 from router.api.serving import Generation, Serving, Settings
 from router.api.workers import PARENT_VARIABLE, Workers
@@ -30,6 +31,7 @@ from router.config.schema import Provider as ProviderConfig
 from router.config.schema import Route as RouteConfig
 from router.config.schema import Target as TargetConfig
 from router.core.boundary import make_boundary
+from router.core.limits import Allowance
 from router.engine.choice import Retention
 from router.engine.clock import Clock, LoopClock
 from router.engine.engine import Engine
@@ -44,7 +46,7 @@ from router.logs import LogObserver, set_up_logging
 from router.metrics import Metrics
 from router.providers.openai import make_provider
 from router.providers.registry import ContinuationOverrides
-from router.store import make_shared, make_store
+from router.store import make_limiter, make_shared, make_store
 from router.store.ledger import MemoryLedger
 from router.store.notices import Notices
 
@@ -108,6 +110,17 @@ def build(
         random=random_number,
     )
     serving = Serving(engine, make_generation(config, clock), books=books, metrics=metrics)
+    limits = config.server.limits
+    serving.limiter = make_limiter(
+        url,
+        Allowance(
+            concurrent_streams=limits.concurrent_streams,
+            requests_per_minute=limits.requests_per_minute,
+            tokens_per_minute=limits.tokens_per_minute,
+        ),
+        lease_s=max(route.timeouts.total_s for route in config.routes.values()) + STALL_GRACE_S,
+        clock=clock.now_s,
+    )
     if notices is not None:
         serving.sharing = SharedHealth(
             notices,

@@ -26,6 +26,7 @@ from router.api.asgi import (
 from router.api.chat_sinks import BlockingSink, ChatSink, StreamSink
 from router.api.documents import document_for
 from router.api.options import Choices, choices_of
+from router.api.permits import Permit
 from router.api.protocol import ABORT
 from router.api.resume import take_over
 from router.api.serving import Generation, Serving
@@ -57,6 +58,7 @@ class _Asked:
         structured: the JSON document it asks for, or None for text.
         choices: what the client chose.
         resumed: the stream that it comes back for, or None for a new one.
+        permit: to be given back when it is over.
         digest: hex digest of its body.
         owner: digest of the API key that asked, or "".
     """
@@ -66,6 +68,7 @@ class _Asked:
     structured: Structured | None
     choices: Choices
     resumed: Resumed | None
+    permit: Permit
     digest: str
     owner: str
 
@@ -121,18 +124,26 @@ class ChatCompletions:
         structured = document_for(request, self._serving.schemas, always=route.json)
         choices = choices_of(headers, request, route, self._serving.schemas)
         digest = hashlib.sha256(body).hexdigest()
-        return _Asked(
-            request=request,
-            route=route,
-            structured=structured,
-            choices=choices,
-            resumed=await take_over(
+        permit = Permit(self._serving.limiter, owner, self._serving.engine.new_stream_id())
+        await permit.obtain()
+        try:
+            resumed = await take_over(
                 headers,
                 self._serving.engine.store,
                 digest=digest,
                 owner=owner,
                 kind="text" if structured is None else "json",
-            ),
+            )
+        except BaseException:
+            await permit.give_back()
+            raise
+        return _Asked(
+            request=request,
+            route=route,
+            structured=structured,
+            choices=choices,
+            resumed=resumed,
+            permit=permit,
             digest=digest,
             owner=owner,
         )
@@ -194,6 +205,7 @@ class _Call:
             stalled.cancel()
             watcher.cancel()
             await sink.aclose()
+            await asked.permit.give_back()
             with contextlib.suppress(asyncio.CancelledError):
                 await watcher
 
@@ -209,6 +221,7 @@ class _Call:
                 options=asked.choices.options,
                 structured=asked.structured,
                 resumed=asked.resumed,
+                on_end=asked.permit.spent,
             )
         except asyncio.CancelledError:
             task = asyncio.current_task()

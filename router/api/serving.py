@@ -20,6 +20,7 @@ from router.engine.route import Route
 from router.engine.shared_health import SharedHealth
 from router.engine.upstream import Upstream
 from router.metrics import Metrics
+from router.store.limits import Limiter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,9 +143,11 @@ class Serving:
         self.books = books
         self.metrics = metrics
         self.sharing: SharedHealth | None = None
+        self.limiter: Limiter | None = None
+        """Counts what each API key uses, or None where nothing is limited."""
         self.draining = False
-        self.schemas = Schemas()
         """The process is being stopped: live streams run on, new ones are refused."""
+        self.schemas = Schemas()
         self._retiring: set[asyncio.Task[None]] = set()
         self._stops: dict[object, Callable[[], None]] = {}
 
@@ -198,4 +201,6 @@ class Serving:
         await self.generation.aclose()
         if self.sharing is not None:
             await self.sharing.aclose()
+        if self.limiter is not None:
+            await self.limiter.aclose()
         await self.books.aclose()

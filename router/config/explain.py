@@ -27,10 +27,6 @@ PLANNED: Mapping[tuple[str, str], str] = {
     ("type", "bedrock"): "Reach Bedrock through `openrouter` or an OpenAI-compatible gateway.",
 }
 """Words that have a meaning in a later version, by key and value."""
-PLANNED_KEYS: Mapping[str, str] = {
-    "encryption_key": "Remove it; protect the record by the Redis server's own means (TLS, ACL).",
-}
-"""Keys that have a meaning in a later version."""
 
 
 def explain(error: ValidationError, tree: Tree) -> Iterator[Problem]:
@@ -94,8 +90,6 @@ _Explainer = Callable[[ErrorDetails, Path, Tree], _Said]
 def _unknown_key(_: ErrorDetails, path: Path, __: Tree) -> _Said:
     key, known = str(path[-1]), section_at(path[:-1])
     where = f"in {dotted(path[:-1])}" if len(path) > 1 else "at the top level"
-    if key in PLANNED_KEYS:
-        return f"{shown(key)} {where} is not yet supported.", PLANNED_KEYS[key]
     return (
         f"The key {shown(key)} is not known {where}.",
         nearest(key, known) or _home_of(key) or f"Known here: {listing(known)}.",

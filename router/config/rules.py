@@ -97,6 +97,42 @@ def _cool_downs(tree: Tree, _: Surroundings) -> Iterator[Problem]:
         )
 
 
+# --- record ---------------------------------------------------------------------------------------
+
+
+def _one_list_of_keys(tree: Tree, _: Surroundings) -> Iterator[Problem]:
+    several = ("record", "encryption_keys")
+    if tree.get("record", "encryption_key") and tree.get(*several):
+        yield _says(
+            tree,
+            several,
+            "`record` has both `encryption_key` and `encryption_keys`.",
+            "Put the one key first in `encryption_keys`: the first encrypts, each decrypts.",
+        )
+
+
+def _certificate_pairs(tree: Tree, _: Surroundings) -> Iterator[Problem]:
+    for one, other in (("cert_file", "key_file"), ("key_file", "cert_file")):
+        if tree.get("record", one) and not tree.get("record", other):
+            yield _says(
+                tree,
+                ("record", one),
+                f"`record.{one}` is of no use without `{other}`.",
+                f"Add `{other}:`, or remove it.",
+            )
+
+
+def _nothing_to_retain(tree: Tree, _: Surroundings) -> Iterator[Problem]:
+    path = ("record", "retain_s")
+    if tree.get("record", "retain") == "none" and _number(tree, path, 0):
+        yield _says(
+            tree,
+            path,
+            "`record.retain_s` says how long text is kept, and `record.retain` is `none`.",
+            "Remove one of the two.",
+        )
+
+
 # --- providers ------------------------------------------------------------------------------------
 
 
@@ -250,6 +286,9 @@ def _number(tree: Tree, path: Path, default: float | None) -> float | None:
 _RULES: tuple[Callable[[Tree, Surroundings], Iterator[Problem]], ...] = (
     _exposed,
     _cool_downs,
+    _one_list_of_keys,
+    _certificate_pairs,
+    _nothing_to_retain,
     _addresses,
     _azure_only,
     _providers_exist,

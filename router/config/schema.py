@@ -7,9 +7,11 @@ Secrets are `SecretStr`: no `repr`, log or error shows them.
 
 from __future__ import annotations
 
+import base64
 import ipaddress
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -26,6 +28,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from router.config.redis_url import parse_redis_url
 from router.core.continuation import Echo, SchemaWithPrefix, Style
 
 ProviderType: TypeAlias = Literal[
@@ -153,14 +156,55 @@ def _base_url(value: str) -> str:
 
 
 def _redis_url(value: SecretStr) -> SecretStr:
-    parts = urlsplit(value.get_secret_value())
-    if parts.scheme not in {"redis", "rediss", "unix"} or not (parts.netloc or parts.path):
+    try:
+        parse_redis_url(value.get_secret_value())
+    except ValueError as error:
         raise _wrong(
-            "is no Redis URL",
-            "Write it such as `redis://127.0.0.1:6379/0`, `rediss://…` for TLS, or leave it away "
-            "to keep the record in memory.",
+            f"is no Redis URL: {error}",
+            "Write it such as `redis://127.0.0.1:6379/0`, `redis+sentinel://h1,h2,h3/name` or "
+            "`redis+cluster://h1,h2,h3`, with `rediss` for TLS, or leave it away to keep the "
+            "record in memory.",
+        ) from None
+    return value
+
+
+def _file(value: str) -> str:
+    if not Path(value).is_file():
+        raise _wrong("names no file that is here", "Give the path of a PEM file.")
+    return value
+
+
+def _sealing_key(value: SecretStr) -> SecretStr:
+    if read_key(value.get_secret_value()) is None:
+        raise _wrong(
+            f"is no key: {KEY_BYTES} random bytes in base64",
+            f"Make one with `openssl rand -base64 {KEY_BYTES}`.",
         )
     return value
+
+
+def read_key(text: str) -> bytes | None:
+    """The bytes of a key that is written in base64, in either alphabet; None if it is none.
+
+    Args:
+        text: as the configuration has it.
+    """
+    try:
+        key = base64.b64decode(text.translate(_URL_SAFE), validate=True)
+    except ValueError:  # of which binascii's own is a kind
+        return None
+    return key if len(key) == KEY_BYTES else None
+
+
+_URL_SAFE = str.maketrans("-_", "+/")
+
+KEY_BYTES = 32
+"""Size of a key: AES-256's."""
+
+SealingKey = Annotated[SecretStr, Field(max_length=128), AfterValidator(_sealing_key)]
+"""A key that the record's text is encrypted with."""
+File = Annotated[str, Field(max_length=4096), AfterValidator(_file)]
+"""A file that must be there."""
 
 
 def is_host(value: str) -> bool:
@@ -206,6 +250,17 @@ class _Section(BaseModel):
 # --- sections -----------------------------------------------------------------------------------
 
 
+class Limits(_Section):
+    """What each API key may use; without keys, all clients together."""
+
+    concurrent_streams: Annotated[int, Field(ge=1, le=1_000_000), _NoBool] | None = None
+    """Streams at once."""
+    requests_per_minute: Annotated[int, Field(ge=1, le=10_000_000), _NoBool] | None = None
+    """Requests that are let in, spread evenly."""
+    tokens_per_minute: Annotated[int, Field(ge=1, le=10_000_000_000), _NoBool] | None = None
+    """Tokens of prompts and answers; what a stream cost counts from its end on."""
+
+
 class Server(_Section):
     """Where and how the router listens."""
 
@@ -218,6 +273,8 @@ class Server(_Section):
     admin_keys: Annotated[tuple[Credential, ...], Field(max_length=1_000)] = ()
     """Keys for `/router/…` and `/metrics`, sent the same way; without them `api_keys` count there
     too, and without either only this machine is let in."""
+    limits: Limits = Limits()
+    """What each key may use."""
     max_body_bytes: Annotated[int, Field(ge=1024, le=1 << 30), _NoBool] = 10_485_760
     """A larger request body is refused with 413. Images travel inside bodies."""
     max_header_bytes: Annotated[int, Field(ge=1024, le=1 << 20), _NoBool] = 32_768
@@ -232,11 +289,36 @@ class Record(_Section):
     """Where the failover record is kept, and for how long."""
 
     url: Annotated[SecretStr, AfterValidator(_redis_url)] | None = None
-    """Redis: `redis://`, `rediss://` or `unix://`; without it the record is in memory."""
+    """Redis: `redis://`, `rediss://` (TLS), `unix://`, `redis+sentinel://…`, `redis+cluster://…`;
+    without it the record is in memory."""
+    ca_file: File | None = None
+    """Certificates, PEM, by which Redis is known under TLS; without it those of the system."""
+    cert_file: File | None = None
+    """Certificate, PEM, that is shown to a Redis which asks for one; needs `key_file`."""
+    key_file: File | None = None
+    """Its key."""
+    connect_timeout_s: Seconds = 1
+    """Longest wait for a connection to Redis."""
+    command_timeout_s: Seconds = 1
+    """Longest wait for an answer of Redis. No stream ever waits for one; a resume does."""
+    retain: Literal["text", "none"] = "text"
+    """`none`: no text of an answer is kept anywhere; a stream survives its provider, and cannot be
+    resumed."""
+    encryption_key: SealingKey | None = None
+    """32 random bytes in base64, with which the text in Redis is encrypted."""
+    encryption_keys: Annotated[tuple[SealingKey, ...], Field(max_length=16)] = ()
+    """Several such keys in its place: the first encrypts, each decrypts."""
     resume_window_s: SecondsOrZero = 120
     """How long the text of an interrupted stream is kept, so that it can be resumed."""
     retain_s: SecondsOrZero = 0
     """How long the text of a completed stream is kept; 0 deletes it at once."""
+
+    @property
+    def keys(self) -> tuple[bytes, ...]:
+        """The keys, as bytes; the first one encrypts."""
+        one = (self.encryption_key,) if self.encryption_key else ()
+        found = (read_key(key.get_secret_value()) for key in (*one, *self.encryption_keys))
+        return tuple(key for key in found if key is not None)
 
 
 class Books(_Section):
@@ -411,6 +493,7 @@ SECTIONS: Mapping[tuple[str, ...], type[BaseModel]] = MappingProxyType(
     {
         (): Config,
         ("server",): Server,
+        ("server", "limits"): Limits,
         ("record",): Record,
         ("books",): Books,
         ("health",): Health,

@@ -69,6 +69,7 @@ class Engine:
         options: Options | None = None,
         structured: Structured | None = None,
         resumed: Resumed | None = None,
+        on_end: Callable[[StreamReport], None] | None = None,
     ) -> StreamReport:
         """Answer one request.
 
@@ -82,6 +83,7 @@ class Engine:
             options: what the client chose, or None for the defaults.
             structured: the JSON document that is asked for, or None for text.
             resumed: what another writer left of this stream, or None for a new one.
+            on_end: told how it went, whatever happens, also if this call is cancelled.
 
         Returns:
             How it went; the client was told already.
@@ -110,4 +112,4 @@ class Engine:
             structured=structured,
             resumed=resumed,
         )
-        return await Run(self._means, stream, route, sink).run()
+        return await Run(self._means, stream, route, sink, on_end).run()

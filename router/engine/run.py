@@ -42,9 +42,18 @@ class Run:
         stream: the answer.
         route: where it may be found.
         sink: the client.
+        on_end: told how it went, or None.
     """
 
-    def __init__(self, means: Means, stream: Stream, route: Route, sink: Sink) -> None:
+    def __init__(
+        self,
+        means: Means,
+        stream: Stream,
+        route: Route,
+        sink: Sink,
+        on_end: Callable[[StreamReport], None] | None = None,
+    ) -> None:
+        self._on_end = on_end
         self._means = means
         self._stream = stream
         self._route = route
@@ -249,7 +258,7 @@ class Run:
             self._stream.keep_whole(report.finish)
         self._stream.machine.finish()
         self._stream.close_record("completed", keep_s=keep_s)
-        self._means.tell(StreamEnded(report=report))
+        self._tell_end(report)
 
     # -- what next ---------------------------------------------------------------------------
 
@@ -329,8 +338,13 @@ class Run:
         self._stream.machine.break_off()
         report = self._report(outcome, finish=finish)
         self._stream.close_record(outcome, keep_s=self._means.retention.interrupted_s)
-        self._means.tell(StreamEnded(report=report))
+        self._tell_end(report)
         return report
+
+    def _tell_end(self, report: StreamReport) -> None:
+        self._means.tell(StreamEnded(report=report))
+        if self._on_end is not None:
+            self._on_end(report)
 
     def _meter(self, number: int, target: Target, style: str) -> Meter:
         return Meter(

@@ -6,11 +6,13 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from router.core.limits import Allowance
 from router.store.base import RecordStore
 from router.store.memory import TTL_S, MemoryRecordStore
 
 if TYPE_CHECKING:
     from router.store.ledger_redis import RedisLedger
+    from router.store.limits import Limiter
     from router.store.notices import Notices
 
 
@@ -71,3 +73,33 @@ def make_shared(url: str | None, *, max_rows: int, keep_s: float) -> Shared | No
     )
     ledger = ledger_redis.RedisLedger(link, max_rows=max_rows, keep_s=keep_s)
     return Shared(ledger, notices.Notices(link))
+
+
+def make_limiter(
+    url: str | None, allowance: Allowance, *, lease_s: float, clock: Callable[[], float]
+) -> Limiter | None:
+    """Where the limits per API key are counted.
+
+    Args:
+        url: of a Redis, in which all replicas count together, or None for this process alone.
+        allowance: of each key.
+        lease_s: longest life of a stream, in seconds.
+        clock: seconds, monotonic.
+
+    Returns:
+        None where nothing is limited.
+    """
+    if allowance.boundless:
+        return None
+    from router.store import limits  # noqa: PLC0415 - as above
+
+    if url is None:
+        return limits.MemoryLimiter(allowance, clock)
+    from router.store import redis  # noqa: PLC0415 - as above
+
+    link = redis.RedisLink(
+        url,
+        command_timeout_s=redis.COMMAND_TIMEOUT_S,
+        connect_timeout_s=redis.CONNECT_TIMEOUT_S,
+    )
+    return limits.RedisLimiter(link, allowance, lease_s=lease_s, clock=clock)
