@@ -6,7 +6,7 @@ large to be single tokens, the text itself is the better witness.
 
 The error of the estimate is bounded by construction: pieces that pass for single tokens hold at
 most about two each, and an estimate by text misses by less than that. So an answer with a budget
-of N tokens may come out longer by at most half of what was committed before the failover and six
+of N tokens may come out longer by at most half of what was committed before the failover and eight
 tokens, and with one token a piece not at all.
 """
 
@@ -18,11 +18,11 @@ ASCII_PER_TOKEN = 4
 OTHER_BYTES_PER_TOKEN = 6
 """UTF-8 bytes beyond ASCII: two characters of Chinese or Japanese, three of Cyrillic or Arabic."""
 
-_SEVERAL = 1.5
+_SEVERAL = 1.4
 """Estimated tokens per piece from which on pieces are held to be several tokens each; one token a
 piece gives 0.7 (code) to 1.3 (Arabic)."""
 
-_DOUBT_PIECES = 4
+_DOUBT_PIECES = 3
 """A few long words prove nothing."""
 
 
