@@ -5,7 +5,10 @@ All times are fake, so a race can be arranged to the moment.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any, cast
 
 import pytest
 import pytest_asyncio
@@ -23,10 +26,12 @@ from fault_kit import (
 )
 from support.caller import calling
 
-from router.core.faults import FaultKind
+from router.core.events import Event, Text
+from router.core.faults import Fault, FaultKind
 from router.engine.gaps import FACTOR, FLOOR_S, MIN_SAMPLES, SAMPLES, Gaps
+from router.engine.hedge import Hedge
 from router.engine.observe import TargetEjected
-from router.simulate import Ended, Pace
+from router.simulate import Ended, Pace, RawAnswer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -167,10 +172,22 @@ async def test_the_silent_one_goes_on_first(stage: Stage) -> None:
     assert stage.told(TargetEjected) == []
 
 
+def body(tokens: list[str]) -> bytes:
+    chunks = (
+        json.dumps({"choices": [{"index": 0, "delta": {"content": token}}]}) for token in tokens
+    )
+    return "".join(f"data: {chunk}\n\n" for chunk in chunks).encode()
+
+
+FINISH = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+
+
 async def test_it_goes_on_with_all_the_rest_at_once(stage: Stage) -> None:
     """The finish comes in the same read as the first word: the books still know what it cost."""
-    stage.providers[0].manner.pace = Pace()
-    stage.faults(f"stall@{STALL_AT},for_s=1", "first_token_s=3")
+    begin, rest = body(TOKENS[:STALL_AT]), body(TOKENS[STALL_AT:]) + FINISH
+    stage.providers[0].manner.raw = RawAnswer(body=begin + rest, splits=(len(begin),))
+    stage.providers[0].manner.pace = Pace(tokens_per_s=1)  # the second piece a second later
+    stage.faults(None, "first_token_s=3")
     answer, _ = await stage.ask(model="hedge")
     finished(answer)
     assert ends(stage) == [("p1", None), ("p2", FaultKind.HEDGED)]
@@ -288,6 +305,61 @@ async def test_the_deadline_ends_a_race(stage: Stage) -> None:
     await stage.clock.settle()
     for number in (1, 2, 3):
         assert {one.ended for one in stage.requests(number)} <= {Ended.CLIENT_CLOSED}
+
+
+class Second:
+    """An attempt that speaks at once; and who made it, and keeps the books."""
+
+    def __init__(self) -> None:
+        self.attempt = self
+        self.first: list[Event] = []
+        self.opened = self.closed = self.ended = False
+        self.noted: list[Fault | None] = []
+        self.may_open = asyncio.Event()
+        self.on_slow: Callable[[], None] = lambda: None
+        self.on_overtaking: Callable[[], bool] = lambda: True
+
+    def watch_for_stall(self, on_slow: Callable[[], None], on_recovered: object) -> None:
+        assert on_recovered
+        self.on_slow = on_slow
+
+    def beside(self, asked: object) -> Second:
+        assert asked is self
+        return self
+
+    def note(self, asked: object, fault: Fault | None) -> None:
+        assert asked is self
+        self.noted.append(fault)
+
+    async def open(self) -> Fault | None:
+        await self.may_open.wait()
+        return None
+
+    async def read(self) -> list[Event]:
+        return [Text("Hello")]
+
+    def overtake(self) -> bool:
+        assert self.on_overtaking()
+        return True
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+async def test_a_winner_that_nobody_takes_is_closed() -> None:
+    """The client leaves in the moment in which the second one wins."""
+    second = Second()
+    hedge = Hedge(cast("Any", second), cast("Any", second))
+    second.on_slow()
+    taking = asyncio.get_running_loop().create_task(hedge.result())
+    await asyncio.sleep(0)  # it waits for the second one now
+    second.on_overtaking = taking.cancel
+    second.may_open.set()
+    await asyncio.gather(taking, return_exceptions=True)
+    assert taking.cancelled()
+    await hedge.aclose()
+    assert second.closed
+    assert [fault.kind for fault in second.noted if fault] == [FaultKind.HEDGED]
 
 
 # --- when there is nobody to ask -----------------------------------------------------------------
