@@ -15,6 +15,7 @@ import json
 import os
 import platform
 import random
+import re
 import shutil
 import socket
 import statistics
@@ -526,7 +527,9 @@ def write_json(file: Path, content: dict[str, Any]) -> None:
         content: what.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(content, indent=1, default=plain) + "\n")
+    spread = json.dumps(content, indent=1, default=plain)
+    # A list of numbers stays on one line.
+    file.write_text(re.sub(r"\[[\d\s.,-]+\]", lambda m: " ".join(m[0].split()), spread) + "\n")
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
