@@ -316,6 +316,7 @@ def attempt(chars: int, fault: Fault | None) -> AttemptEnded:
         duration_ms=0.0,
         output_chars=chars,
         chunks=0,
+        reasoning_chars=0,
         fault=fault,
         usage={},
         usage_estimated=True,

@@ -47,6 +47,7 @@ _HOW_IT_ENDED: Mapping[FaultKind | None, str] = {
     None: "completed",
     FaultKind.HEDGED: "hedged",
     FaultKind.CLIENT_GONE: "abandoned",
+    FaultKind.ABANDONED: "abandoned",
 }
 """Of an attempt; every other fault makes it `failed`."""
 

@@ -67,6 +67,7 @@ RULES: Mapping[FaultKind, Mapping[Verdict, Want]] = {
     FaultKind.SCHEMA_VIOLATION: _ALWAYS_NEXT,
     FaultKind.DEADLINE: _ALWAYS_RETURN,
     FaultKind.CLIENT_GONE: _ALWAYS_RETURN,
+    FaultKind.ABANDONED: _ALWAYS_RETURN,
     FaultKind.HEDGED: _ALWAYS_NEXT,
 }
 """Before the first output: the client has seen nothing, so everything may be tried."""

@@ -29,6 +29,7 @@ class FaultKind(StrEnum):
     DEADLINE = "deadline"
     CLIENT_GONE = "client_gone"
     HEDGED = "hedged"
+    ABANDONED = "abandoned"
 
 
 class Verdict(StrEnum):

@@ -161,12 +161,12 @@ class JsonGate:
         if text.startswith("\ufeff"):
             self._note("byte order mark")
         start = self._start(bare)
+        prose = len(text) if start is None else len(text) - len(bare) + start
+        if prose > MAX_PROSE_CHARS:
+            raise JsonFault("the answer is prose, not a JSON document")
+        self._before = text if start is None else None
         if start is None:
-            self._before = text
-            if len(text) > MAX_PROSE_CHARS:
-                raise JsonFault("the answer is prose, not a JSON document")
             return ""
-        self._before = None
         return bare[start:]
 
     def _start(self, bare: str) -> int | None:

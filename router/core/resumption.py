@@ -3,6 +3,11 @@
 *Delivered* counts everything that went to the client, *canonical* leaves the superseded ranges out,
 *committed* is the part of canonical that the record holds. A client says how much of *delivered* it
 has received; the record says what is committed, and which delivered ranges were superseded.
+
+A client's own text only grows: it counts every character that has come, over all its connections,
+and a stream that is resumed delivers behind that. What the record says of delivered offsets is true
+up to what its writer delivered, and that need not be what the client heard (its answer was lost, or
+the record has lost its newest part): `known` says how far the two agree.
 """
 
 from __future__ import annotations
@@ -32,21 +37,25 @@ class Resumption:
     superseded: tuple[tuple[int, int], ...]
 
 
-def plan_resumption(committed: str, superseded: Ranges, received: int) -> Resumption:
+def plan_resumption(
+    committed: str, superseded: Ranges, received: int, *, known: int | None = None
+) -> Resumption:
     """Decide where a stream goes on.
 
     Args:
         committed: the committed text.
         superseded: delivered ranges that are not part of it, from the record.
         received: delivered characters that the client says it has.
+        known: how many of them the record's ranges speak of, None for all. The others are replaced.
 
     Returns:
         The beginning of the resumed stream.
     """
-    ranges = [span for span in superseded if span[0] < received]
-    inside = next((span for span in ranges if received < span[1]), None)
+    known = received if known is None else min(known, received)
+    ranges = [span for span in superseded if span[0] < known]
+    inside = next((span for span in ranges if known < span[1]), None)
     # What the client has of a superseded range is worth nothing: go on from before it.
-    start = inside[0] if inside is not None else received
+    start = inside[0] if inside is not None else known
     settled = [span for span in ranges if span[1] <= start]
     canonical = start - sum(end - begin for begin, end in settled)
     if canonical > len(committed):

@@ -56,6 +56,7 @@ _SEEN_AS = {
     FaultKind.SCHEMA_VIOLATION: "broke the requested schema",
     FaultKind.DEADLINE: "had not finished when the time was over",
     FaultKind.CLIENT_GONE: "was no longer needed",
+    FaultKind.ABANDONED: "was given up by the router itself",
     FaultKind.HEDGED: "was asked beside another target, which went on",
 }
 

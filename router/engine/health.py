@@ -28,6 +28,7 @@ _NOT_THE_TARGETS = frozenset(
     {
         FaultKind.DEADLINE,
         FaultKind.CLIENT_GONE,
+        FaultKind.ABANDONED,
         FaultKind.HEDGED,
         FaultKind.CONTEXT_LENGTH,
         FaultKind.CONTENT_POLICY,

@@ -1,11 +1,92 @@
-"""A stream that another writer began, as it is taken over."""
+"""A stream that another writer began, as it is taken over; and what a writer leaves for the next one.
+
+Beside the text, a record holds a few facts. Here is the one place that writes and reads them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from router.core.resumption import Resumption
+from router.errors import RecordCorrupt
 from router.store.base import Record, RecordWriter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What a router that takes a stream over must know besides its text.
+
+    Args:
+        epoch: of the writer that wrote this: whose delivered offsets `superseded` speaks of.
+        received: characters that its client had when it began.
+        superseded: delivered ranges that are no part of the text.
+        tool_call: a part of a tool call was delivered, or the provider ran a tool.
+        sealed: something was delivered that no other provider can take up.
+        target: the first producing target, "" if nothing was delivered.
+        model: the model that the client was told, the same.
+        finish: how the answer ended, "" if it did not: a completed one is kept for `retain_s`.
+    """
+
+    epoch: int = 1
+    received: int = 0
+    superseded: Sequence[tuple[int, int]] = ()
+    tool_call: bool = False
+    sealed: bool = False
+    target: str = ""
+    model: str = ""
+    finish: str = ""
+
+    def to_meta(self) -> dict[str, object]:
+        """As a record's meta."""
+        finish = {"finish": self.finish} if self.finish else {}
+        return {
+            "epoch": self.epoch,
+            "received": self.received,
+            "superseded": [list(span) for span in self.superseded],
+            "tool_call": self.tool_call,
+            "sealed": self.sealed,
+            "target": self.target,
+            "model": self.model,
+            **finish,
+        }
+
+
+def facts_of(record: Record) -> Facts:
+    """The facts of a record.
+
+    Args:
+        record: as it was read.
+
+    Raises:
+        RecordCorrupt: they are none of ours, or cannot be true.
+    """
+    meta = record.meta
+    try:
+        facts = Facts(
+            epoch=_count(meta, "epoch", 1),
+            received=_count(meta, "received", 0),
+            superseded=tuple((int(start), int(end)) for start, end in meta.get("superseded", ())),
+            tool_call=bool(meta.get("tool_call")),
+            sealed=bool(meta.get("sealed")),
+            target=str(meta.get("target", "")),
+            model=str(meta.get("model", "")),
+            finish=str(meta.get("finish", "")),
+        )
+    except (TypeError, ValueError) as error:
+        raise RecordCorrupt(f"record {record.head.stream_id}: its facts cannot be read") from error
+    edges = [0, *(edge for span in facts.superseded for edge in span)]
+    if edges != sorted(edges):
+        raise RecordCorrupt(f"record {record.head.stream_id}: its superseded ranges overlap")
+    return facts
+
+
+def _count(meta: Mapping[str, Any], name: str, default: int) -> int:
+    value = meta.get(name, default)
+    if type(value) is not int or value < 0:
+        raise ValueError(name)
+    return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,25 +95,12 @@ class Resumed:
 
     Args:
         record: as it was read.
+        facts: what it says besides the text.
         writer: ours now, under a new epoch.
         plan: where the stream goes on.
     """
 
     record: Record
+    facts: Facts
     writer: RecordWriter
     plan: Resumption
-
-    @property
-    def target(self) -> str:
-        """The first producing target, as the client knows it, "" if nothing was committed."""
-        return str(self.record.meta.get("target", ""))
-
-    @property
-    def model(self) -> str:
-        """The model that the client was told, "" if nothing was committed."""
-        return str(self.record.meta.get("model", ""))
-
-    @property
-    def finish(self) -> str:
-        """How the answer ended, "" if it did not: a completed answer is kept for `retain_s`."""
-        return str(self.record.meta.get("finish", ""))

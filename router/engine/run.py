@@ -210,9 +210,11 @@ class Run:
                 return None, None
             await asked.attempt.aclose()  # at once, and not when the other one has spoken
             return fault, None if hedge is None else await hedge.result()
-        finally:
+        except BaseException as end:
             if not noted:
-                self.note(asked, Fault(kind=FaultKind.CLIENT_GONE))
+                self.note(asked, _given_up(end))
+            raise
+        finally:
             if hedge is not None:
                 await hedge.aclose()
             await asked.attempt.aclose(finished=finished)
@@ -386,3 +388,10 @@ def _in_context(fault: Fault | None, asked: Asked) -> Fault | None:
     if fault is not None and fault.verdict is Verdict.PREFIX_REFUSED and asked.sent is None:
         return msgspec.structs.replace(fault, verdict=Verdict.REQUEST)
     return fault
+
+
+def _given_up(end: BaseException) -> Fault:
+    """An attempt that ended with its stream: the client left, or the router gave it up."""
+    if isinstance(end, asyncio.CancelledError) and ROUTER_STOPPED not in end.args:
+        return Fault(kind=FaultKind.CLIENT_GONE)
+    return Fault(kind=FaultKind.ABANDONED, message=type(end).__name__)
