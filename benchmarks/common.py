@@ -58,7 +58,8 @@ class Child:
 
     Args:
         command: what to run.
-        log: where its output goes; None keeps standard output as a pipe (`first_line`).
+        log: where its output goes; None keeps standard output as a pipe (`first_line`), and errors
+            go where ours do.
         fds: descriptors it inherits.
     """
 
@@ -69,7 +70,7 @@ class Child:
             cwd=ROOT,
             pass_fds=fds,
             stdout=self._log or subprocess.PIPE,
-            stderr=self._log or subprocess.DEVNULL,
+            stderr=self._log,
         )
 
     def first_line(self) -> str:
