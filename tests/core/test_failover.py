@@ -70,6 +70,7 @@ BEFORE: dict[FaultKind, Action | tuple[Action, ...]] = {
     K.DEADLINE: GiveUp("deadline"),
     K.CLIENT_GONE: Return(),
     K.HEDGED: NEXT,
+    K.ABANDONED: Return(),
 }
 AFTER_TEXT: dict[FaultKind, Action | tuple[Action, ...]] = {
     **BEFORE,
