@@ -118,7 +118,7 @@ def _strategy(word: str, route: Route, request: ChatRequest, *, named: bool) -> 
 def _tools(request: ChatRequest, schemas: Schemas, *, atomic: bool) -> dict[str, Schema | None]:
     compiled: dict[str, Schema | None] = {}
     for at, tool in enumerate(request.tools):
-        function: Mapping[str, Any] = tool.get("function") or {}
+        function: Mapping[str, Any] = tool.get("function") or tool.get("custom") or {}
         name, parameters = function.get("name"), function.get("parameters")
         if isinstance(name, str):
             compiled[name] = (

@@ -24,6 +24,10 @@ MAX_CALLS = 512
 """Calls in one answer."""
 
 
+class UnfinishedCall(JsonFault):
+    """The answer is said to be whole, and a call in it is not."""
+
+
 @dataclass(slots=True)
 class _Delivered:
     name: str = ""
@@ -163,13 +167,14 @@ class ToolHold:
             The last calls.
 
         Raises:
-            JsonFault: a call is not whole.
+            UnfinishedCall: a call is not whole.
+            JsonFault: empty arguments do not fit the tool.
         """
         released = [call for choice in sorted(self._held) for call in self._last(choice)]
         for calls in self._held.values():
             for (index, _), call in sorted(calls.items()):
                 if not call.out:
-                    raise JsonFault(
+                    raise UnfinishedCall(
                         f"the arguments of `{call.name or index}` are not complete",
                         (),
                         call.reader.offset,

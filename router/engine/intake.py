@@ -34,7 +34,7 @@ from router.core.splice import Join, Outcome, Splice
 from router.core.stops import StopGuard
 from router.core.structured import JsonFault, Passed, Structured
 from router.core.think import ThinkSplitter
-from router.core.tools import ToolHold
+from router.core.tools import ToolHold, UnfinishedCall
 from router.engine.meter import Meter
 from router.engine.options import Options
 from router.providers.base import Sent
@@ -380,7 +380,7 @@ class Intake:
         try:
             calls = self._hold.take(event)
         except JsonFault as fault:
-            self._refuse_tools(fault, FaultKind.SCHEMA_VIOLATION, batch)
+            self._refuse_tools(fault, batch)
         else:
             self._send_tools(calls, batch)
 
@@ -390,13 +390,15 @@ class Intake:
         try:
             calls = self._hold.finish()
         except JsonFault as fault:
-            self._refuse_tools(fault, FaultKind.TRUNCATED, batch)
+            self._refuse_tools(fault, batch)
         else:
             self._send_tools(calls, batch)
 
-    def _refuse_tools(self, fault: JsonFault, kind: FaultKind, batch: Batch) -> None:
+    def _refuse_tools(self, fault: JsonFault, batch: Batch) -> None:
         self._finishes.clear()
         self.violation = fault
+        unfinished = isinstance(fault, UnfinishedCall)
+        kind = FaultKind.TRUNCATED if unfinished else FaultKind.SCHEMA_VIOLATION
         batch.fault = Fault(kind=kind, message=str(fault))
 
     def _send_tools(self, calls: list[ToolCall], batch: Batch) -> None:
