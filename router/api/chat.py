@@ -23,15 +23,17 @@ from router.api.asgi import (
     read_body,
     send_error,
 )
-from router.api.chat_sinks import BlockingSink, ChatSink, StreamSink
+from router.api.chat_sinks import BlockingSink, ChatSink, Origin, StreamSink
 from router.api.documents import document_for
 from router.api.options import Choices, choices_of
 from router.api.permits import Permit
 from router.api.protocol import ABORT
-from router.api.resume import take_over
+from router.api.resume import Asker, take_over
 from router.api.serving import Generation, Serving
 from router.core.request import ChatRequest
 from router.core.structured import Structured
+from router.engine.clock import Timer
+from router.engine.report import StreamReport
 from router.engine.resume import Resumed
 from router.engine.route import Route
 from router.engine.run import ROUTER_STOPPED
@@ -40,6 +42,9 @@ from router.wire.openai import parse_chat_request
 
 STALL_GRACE_S = 5.0
 """Past the request's own deadline by this much, a client that takes no more bytes is let go."""
+
+FENCED_GRACE_S = 1.0
+"""How long a stream that another router has taken over is given to tell its client so."""
 
 PARSE_ASIDE_BYTES = 262_144
 """A larger body is parsed in a thread: one of ten megabytes, made for the purpose, takes a second,
@@ -130,9 +135,14 @@ class ChatCompletions:
             resumed = await take_over(
                 headers,
                 self._serving.engine.store,
-                digest=digest,
-                owner=owner,
-                kind="text" if structured is None else "json",
+                Asker(
+                    digest=digest,
+                    owner=owner,
+                    kind="text" if structured is None else "json",
+                    stream=request.stream,
+                    several=request.n > 1,
+                    continuable=route.continuable,
+                ),
             )
         except BaseException:
             await permit.give_back()
@@ -165,21 +175,24 @@ class _Call:
         self._abort = scope.get(ABORT)
         self._receive = receive
         self._send = send
-        self._stream_id = resumed.record.head.stream_id if resumed else self._engine.new_stream_id()
-        self._created = resumed.record.head.created if resumed else self._engine.clock.unix_s()
+        self._origin = _origin_of(resumed) if resumed else self._new_origin()
+        self._report: StreamReport | None = None
+        self._late: Timer | None = None
         self._left = False
         self._stopped = False
 
+    def _new_origin(self) -> Origin:
+        created = int(self._engine.clock.unix_s())
+        return Origin(stream_id=self._engine.new_stream_id(), created=created)
+
     def sink(self, asked: _Asked, generation: Generation) -> ChatSink:
         """What the answer goes into."""
-        created = int(self._created)
         choices = asked.choices
         if not asked.request.stream:
-            return BlockingSink(self._send, self._stream_id, created, metadata=choices.metadata)
+            return BlockingSink(self._send, self._origin, metadata=choices.metadata)
         return StreamSink(
             self._send,
-            self._stream_id,
-            created,
+            self._origin,
             metadata=choices.metadata,
             include_usage=asked.request.include_usage,
             named_events=choices.named_events,
@@ -200,39 +213,55 @@ class _Call:
         )
         try:
             with self._serving.running(lambda: self._stop(task, sink)):
-                await self._answer(asked, sink)
+                await self._answer(asked, sink, task)
         finally:
             stalled.cancel()
+            if self._late is not None:
+                self._late.cancel()
             watcher.cancel()
             await sink.aclose()
             await asked.permit.give_back()
             with contextlib.suppress(asyncio.CancelledError):
                 await watcher
 
-    async def _answer(self, asked: _Asked, sink: ChatSink) -> None:
+    async def _answer(self, asked: _Asked, sink: ChatSink, task: asyncio.Task[Any]) -> None:
         try:
             await self._engine.run(
                 asked.request,
                 asked.route,
                 sink,
-                stream_id=self._stream_id,
+                stream_id=self._origin.stream_id,
                 digest=asked.digest,
                 owner=asked.owner,
                 options=asked.choices.options,
                 structured=asked.structured,
                 resumed=asked.resumed,
-                on_end=asked.permit.spent,
+                on_end=lambda report: self._note(report, asked),
+                on_fenced=lambda: self._fenced(task, sink),
             )
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            assert task is not None  # noqa: S101 - as above
             if not (self._left or self._stopped) or task.uncancel() > 0:
                 raise
             if not self._left:
-                await sink.give_up(draining_error(), code="stream_interrupted")
+                await self._tell_stopped(sink)
         except Exception:  # noqa: BLE001 - a bug of ours must still end the stream in an error
-            _log.exception("stream %s failed inside the router", self._stream_id)
-            await sink.give_up(internal_error(), code="internal_error")
+            _log.exception("stream %s failed inside the router", self._origin.stream_id)
+            await sink.give_up(internal_error(), code="internal_error", report=self._report)
+
+    def _note(self, report: StreamReport, asked: _Asked) -> None:
+        self._report = report
+        asked.permit.spent(report)
+
+    async def _tell_stopped(self, sink: ChatSink) -> None:
+        """The stream is broken off because this process ends: say how to go on elsewhere."""
+        error = draining_error(self._report, self._origin.epoch)
+        await sink.give_up(error, code="stream_interrupted", report=self._report)
+
+    def _fenced(self, task: asyncio.Task[Any], sink: ChatSink) -> None:
+        """The client is elsewhere by now. This end of it may be dead, and take not even the error
+        that says so: then it goes without."""
+        clock = self._engine.clock
+        self._late = clock.call_at(clock.now_s() + FENCED_GRACE_S, lambda: self._drop(task, sink))
 
     async def _watch(self, task: asyncio.Task[Any], sink: ChatSink) -> None:
         """A client that leaves is noticed at once, not at the next write."""
@@ -258,6 +287,17 @@ class _Call:
         if not (self._left or self._stopped or sink.ended):
             self._stopped = True
             task.cancel(ROUTER_STOPPED)
+
+
+def _origin_of(resumed: Resumed) -> Origin:
+    head, plan = resumed.record.head, resumed.plan
+    return Origin(
+        stream_id=head.stream_id,
+        created=int(head.created),
+        epoch=resumed.writer.epoch,
+        resume_from=plan.start,
+        received=plan.received,
+    )
 
 
 def authorize(generation: Generation, headers: Mapping[str, str]) -> str:
@@ -308,12 +348,24 @@ def unknown_model(generation: Generation, name: str) -> RequestError:
     )
 
 
-def draining_error() -> RequestError:
-    """The router stops: another one will answer."""
+def draining_error(report: StreamReport | None = None, epoch: int = 1) -> RequestError:
+    """The router stops: another one will answer.
+
+    Args:
+        report: of the stream that is broken off by it, or None for a request that was not begun.
+        epoch: under which the stream was written.
+    """
+    how = "Ask again: another replica will answer."
+    if report is not None and report.resumable:
+        how = (
+            "Nothing is lost: send the same request again, to any replica, with the headers "
+            f"x-router-resume: {report.stream_id}, x-router-epoch: {epoch} and x-router-received: "
+            "the number of characters of text that you have; the answer then goes on."
+        )
+    elif report is not None and report.delivered_chars:
+        how = "This stream cannot be resumed; what was delivered is incomplete."
     return RequestError(
-        "This router is shutting down, and what it was asked is not answered, or not to its end. "
-        "Ask again: another replica will answer, and with x-router-resume and x-router-received it "
-        "goes on where a stream was broken off.",
+        f"This router is shutting down, and what it was asked is not answered to its end. {how}",
         status=503,
         type="server_error",
         code="draining",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from router.api.asgi import Send, send_error, send_json
@@ -19,6 +20,37 @@ from router.wire.openai import ChunkWriter, CompletionFold, encode_json, error_o
 KEEPALIVE_COMMENT_S = 10.0
 """Between two comments while the first output is waited for; proxies commonly give up at 60 s."""
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Which stream it is, and where this response of it begins.
+
+    Args:
+        stream_id: id of the stream.
+        created: Unix time in seconds of its beginning.
+        epoch: fencing number of this response's writer.
+        resume_from: delivered offset at which it begins, None for a stream's first response.
+        received: characters that the client has from earlier ones.
+    """
+
+    stream_id: str
+    created: int
+    epoch: int = 1
+    resume_from: int | None = None
+    received: int = 0
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """What the client needs to come back, and to join what it gets to what it has."""
+        start = self.resume_from
+        resumed = [] if start is None else [(b"x-router-resume-from", b"%d" % start)]
+        return [
+            (b"x-router-stream-id", self.stream_id.encode()),
+            (b"x-router-epoch", b"%d" % self.epoch),
+            *resumed,
+        ]
+
+
 _STREAM_HEADERS = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache, no-transform"),
@@ -31,8 +63,7 @@ class StreamSink:
 
     Args:
         send: takes the response.
-        stream_id: id of the stream.
-        created: Unix time in seconds.
+        origin: which stream it is, and from where.
         metadata: the client asked for the `router` object whatever happens.
         include_usage: the client asked for the usage chunk.
         named_events: the client reads events with a name.
@@ -45,8 +76,7 @@ class StreamSink:
     def __init__(
         self,
         send: Send,
-        stream_id: str,
-        created: int,
+        origin: Origin,
         *,
         metadata: bool,
         include_usage: bool,
@@ -58,11 +88,11 @@ class StreamSink:
     ) -> None:
         self._named_events = named_events
         self._event_ids = event_ids
-        self._delivered_chars = 0
+        self._delivered_chars = origin.received
         self._close_json = close_json
         self._send = send
-        self._stream_id = stream_id
-        self._created = created
+        self._origin = origin
+        self._event_id = f"id: {origin.stream_id}:{origin.epoch}:".encode()
         self._metadata = metadata
         self._include_usage = include_usage
         self._clock = clock
@@ -80,10 +110,9 @@ class StreamSink:
         """The first output is at hand."""
         await self._stop_waiting()
         self._model = head.model
-        self._delivered_chars = head.received
         self._writer = self._make_writer(head.model)
         if not self._started:
-            await self._start(head.target, head.resume_from)
+            await self._start(head.target)
 
     async def deliver(self, events: Sequence[Event]) -> None:
         """Send output on."""
@@ -109,18 +138,22 @@ class StreamSink:
             self.ended = True
             await _send_failure(self._send, failure)
 
-    async def give_up(self, error: RequestError, *, code: str) -> None:
+    async def give_up(
+        self, error: RequestError, *, code: str, report: StreamReport | None = None
+    ) -> None:
         """The router itself cannot go on: say so, and never end in silence.
 
         Args:
             error: for a response of its own.
             code: for an error in band.
+            report: how it went, as far as that is known.
         """
         await self._stop_waiting()
         if self.ended:
             return
         if self._started:
-            body = error_object(error.message, type="server_error", code=code)
+            router = report.to_wire() if report is not None else None
+            body = error_object(error.message, type="server_error", code=code, router=router)
             await self._end(self._writer.error(body))
         else:
             self.ended = True
@@ -142,7 +175,7 @@ class StreamSink:
                 self._delivered_chars += len(event.text)
             data = self._writer.write([event])
             if data:
-                out += b"id: %b:%d\n" % (self._stream_id.encode(), self._delivered_chars) + data
+                out += self._event_id + b"%d\n" % self._delivered_chars + data
         return bytes(out)
 
     def _closing(self, failure: Failure) -> bytes:
@@ -161,17 +194,15 @@ class StreamSink:
 
     def _make_writer(self, model: str) -> ChunkWriter:
         return ChunkWriter(
-            completion_id=f"chatcmpl-{self._stream_id}",
-            created=self._created,
+            completion_id=f"chatcmpl-{self._origin.stream_id}",
+            created=self._origin.created,
             fallback_model=model,
         )
 
-    async def _start(self, target: str | None, resume_from: int | None = None) -> None:
-        headers = [*_STREAM_HEADERS, (b"x-router-stream-id", self._stream_id.encode())]
+    async def _start(self, target: str | None) -> None:
+        headers = [*_STREAM_HEADERS, *self._origin.headers]
         if target:
             headers.append((b"x-router-target", target.encode("ascii", "replace")))
-        if resume_from is not None:
-            headers.append((b"x-router-resume-from", str(resume_from).encode()))
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         self._started = True
 
@@ -213,15 +244,13 @@ class BlockingSink:
 
     Args:
         send: takes the response.
-        stream_id: id of the stream.
-        created: Unix time in seconds.
+        origin: which stream it is.
         metadata: the client asked for the `router` object whatever happens.
     """
 
-    def __init__(self, send: Send, stream_id: str, created: int, *, metadata: bool) -> None:
+    def __init__(self, send: Send, origin: Origin, *, metadata: bool) -> None:
         self._send = send
-        self._stream_id = stream_id
-        self._created = created
+        self._origin = origin
         self._metadata = metadata
         self._model = ""
         self._fold = self._make_fold("")
@@ -249,10 +278,8 @@ class BlockingSink:
         """The answer is whole: send it."""
         router = report.to_wire() if report.eventful or self._metadata else None
         self.ended = True
-        headers = (
-            (b"x-router-stream-id", self._stream_id.encode()),
-            (b"x-router-target", self._target.encode("ascii", "replace")),
-        )
+        target = (b"x-router-target", self._target.encode("ascii", "replace"))
+        headers = (*self._origin.headers, target)
         result = self._fold.result(finishes, usage, router)
         await send_json(self._send, 200, _cleaned(result, report), headers)
 
@@ -266,12 +293,19 @@ class BlockingSink:
             self._fold.add([Text(failure.closers)])
         return self._fold.message()
 
-    async def give_up(self, error: RequestError, *, code: str) -> None:  # noqa: ARG002 - for bands
+    async def give_up(
+        self,
+        error: RequestError,
+        *,
+        code: str,  # noqa: ARG002 - there is no band here
+        report: StreamReport | None = None,  # noqa: ARG002 - as above
+    ) -> None:
         """The router itself cannot go on: say so.
 
         Args:
             error: the response.
-            code: for an error in band; there is no band here.
+            code: for an error in band.
+            report: the same.
         """
         if not self.ended:
             self.ended = True
@@ -282,8 +316,8 @@ class BlockingSink:
 
     def _make_fold(self, model: str) -> CompletionFold:
         return CompletionFold(
-            completion_id=f"chatcmpl-{self._stream_id}",
-            created=self._created,
+            completion_id=f"chatcmpl-{self._origin.stream_id}",
+            created=self._origin.created,
             fallback_model=model,
         )
 

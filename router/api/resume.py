@@ -1,4 +1,4 @@
-"""A client that comes back: `X-Router-Resume` and `X-Router-Received` on the same POST.
+"""A client that comes back: `X-Router-Resume` and its companions on the same POST.
 
 Every way in which that cannot be done has an error of its own; none is answered by quietly starting
 anew, which would double the client's text.
@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NoReturn
 
 from router.core.resumption import delivered_at, plan_resumption
-from router.engine.resume import Resumed
+from router.engine.resume import Facts, Resumed, facts_of
 from router.errors import (
     RecordConflict,
     RecordCorrupt,
@@ -23,24 +24,60 @@ from router.store.base import Record, RecordStore
 
 RESUME = "x-router-resume"
 RECEIVED = "x-router-received"
+EPOCH = "x-router-epoch"
 LAST_EVENT_ID = "last-event-id"
 
 MAX_FRAGMENT_CHARS = 100_000
 """More than any boundary leaves uncommitted: a client that claims to have so much beyond the
 committed text is mistaken about the stream."""
 
+MAX_DIGITS = 15
+"""Of a count in a header."""
 
-async def take_over(
-    headers: Mapping[str, str], store: RecordStore, *, digest: str, owner: str, kind: str
-) -> Resumed | None:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asker:
+    """Who comes back, and with what.
+
+    Args:
+        digest: hex digest of the request's body.
+        owner: digest of the API key.
+        kind: "text" or "json", as the request would be answered.
+        stream: a stream is wanted; a blocking answer is given whole, whatever was received.
+        several: several choices are wanted: a record holds but one.
+        continuable: some target of the route can go on from text.
+    """
+
+    digest: str
+    owner: str
+    kind: str
+    stream: bool
+    several: bool
+    continuable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """What a client says of the stream that it comes back for.
+
+    Args:
+        stream_id: which.
+        received: characters it has.
+        epoch: of the last response that reached it, or None if it does not say.
+    """
+
+    stream_id: str
+    received: int
+    epoch: int | None
+
+
+async def take_over(headers: Mapping[str, str], store: RecordStore, asker: Asker) -> Resumed | None:
     """Become the writer of the stream that a client comes back for.
 
     Args:
         headers: of the request, names in lower case.
         store: the records.
-        digest: hex digest of the request's body.
-        owner: digest of the API key that asks.
-        kind: "text" or "json", as this request would be answered.
+        asker: who comes back.
 
     Returns:
         None if the request asks for nothing of the kind.
@@ -48,14 +85,15 @@ async def take_over(
     Raises:
         RequestError: why it cannot be resumed.
     """
-    wanted = _wanted(headers)
+    wanted = _wanted(headers, blocking=not asker.stream)
     if wanted is None:
         return None
-    stream_id, received = wanted
     try:
-        record = await store.load(stream_id)
-        _check(record, digest=digest, owner=owner, kind=kind, received=received)
-        record, writer = await store.takeover(stream_id, expected_epoch=record.epoch)
+        record = await store.load(wanted.stream_id)
+        _check(record, facts_of(record), asker, wanted)
+        before = record.epoch
+        record, writer = await store.takeover(wanted.stream_id, expected_epoch=before)
+        facts = facts_of(record)
     except RecordNotFound:
         _refuse(
             404,
@@ -69,48 +107,84 @@ async def take_over(
         _refuse(409, "resume_corrupt", f"The record of this stream cannot be read: {error}.")
     except RecordUnavailable as error:
         _refuse(503, "resume_unavailable", f"The record cannot be asked for now: {error}.")
-    plan = plan_resumption(record.text, _superseded(record), received)
-    return Resumed(record=record, writer=writer, plan=plan)
+    plan = plan_resumption(
+        record.text, facts.superseded, wanted.received, known=_known(wanted, facts, before)
+    )
+    return Resumed(record=record, facts=facts, writer=writer, plan=plan)
 
 
-def _wanted(headers: Mapping[str, str]) -> tuple[str, int] | None:
+def _known(wanted: _Wanted, facts: Facts, epoch: int) -> int:
+    """How much of what the client has the record's facts speak of.
+
+    They are the facts of one writer. Had the client's last response another one, they say nothing
+    of what came with it: the next writer's answer never reached the client, or Redis has lost that
+    writer's facts, or never got them. What the client had when they began is common to all.
+    """
+    heard = epoch if wanted.epoch is None else wanted.epoch
+    return wanted.received if heard == facts.epoch else min(wanted.received, facts.received)
+
+
+def _wanted(headers: Mapping[str, str], *, blocking: bool) -> _Wanted | None:
     """Stream and offset, from our own headers or from a browser's `Last-Event-ID`."""
-    stream_id, received = headers.get(RESUME), headers.get(RECEIVED)
+    stream_id, received, epoch = (headers.get(name) for name in (RESUME, RECEIVED, EPOCH))
     if stream_id is None:
-        stream_id, _, received = headers.get(LAST_EVENT_ID, "").rpartition(":")
-        if not stream_id:
-            return None
-    digits = received or ""
-    if not (digits.isascii() and digits.isdigit() and len(digits) < 16):
-        _refuse(
-            400,
-            "resume_offset",
-            f"{RESUME} needs {RECEIVED}: the number of characters of text that were received.",
-            param=RECEIVED,
-        )
-    return stream_id, int(digits)
+        parts = headers.get(LAST_EVENT_ID, "").split(":")
+        if len(parts) != 3 or not parts[0]:
+            return None  # an id of somebody else's
+        stream_id, epoch, received = parts
+    if blocking:  # it has nothing yet
+        return _Wanted(stream_id=stream_id, received=0, epoch=None)
+    return _Wanted(
+        stream_id=stream_id,
+        received=_count(RECEIVED, received, "the number of characters of text that came"),
+        epoch=None if epoch is None else _count(EPOCH, epoch, "that header of the last response"),
+    )
 
 
-def _check(record: Record, *, digest: str, owner: str, kind: str, received: int) -> None:
-    if not hmac.compare_digest(record.head.owner, owner):
+def _count(name: str, value: str | None, what: str) -> int:
+    digits = (value or "").strip()
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= MAX_DIGITS):
+        _refuse(400, "resume_offset", f"With {RESUME}, {name} is to be {what}.", param=name)
+    return int(digits)
+
+
+def _check(record: Record, facts: Facts, asker: Asker, wanted: _Wanted) -> None:
+    if not _same(record.head.owner, asker.owner):
         _refuse(403, "resume_wrong_key", "This stream was begun with another API key.")
-    if not hmac.compare_digest(record.head.request_digest, digest):
+    if not _same(record.head.request_digest, asker.digest):
         _refuse(
             409,
             "resume_wrong_body",
             "This stream was begun with another request body; resume with the very same bytes.",
         )
-    if record.head.kind != kind:
+    if record.head.kind != asker.kind:
         _refuse(409, "resume_wrong_body", "This stream was begun as another kind of answer.")
-    if record.meta.get("tool_call"):
+    if facts.tool_call:
         _refuse(
             409,
             "tool_call_interrupted",
             "A tool call had been delivered on this stream, and the tool may have run: it cannot "
             "be resumed.",
         )
-    most = delivered_at(len(record.text), _superseded(record)) + MAX_FRAGMENT_CHARS
-    if received > most and not record.stale:
+    if facts.sealed or asker.several:
+        _refuse(
+            409,
+            "resume_impossible",
+            "What had been delivered on this stream (a refusal, audio, several choices or log "
+            "probabilities) cannot be taken up by another call: it cannot be resumed.",
+        )
+    if record.text and not (asker.continuable or facts.finish):
+        _refuse(
+            409,
+            "resume_impossible",
+            "No target of this route can go on from text that is there already.",
+        )
+    _check_offset(record, facts, wanted.received)
+
+
+def _check_offset(record: Record, facts: Facts, received: int) -> None:
+    most = max(delivered_at(len(record.text), facts.superseded), facts.received)
+    if received > most + MAX_FRAGMENT_CHARS and not record.stale:
         _refuse(
             400,
             "resume_offset",
@@ -119,8 +193,8 @@ def _check(record: Record, *, digest: str, owner: str, kind: str, received: int)
         )
 
 
-def _superseded(record: Record) -> list[tuple[int, int]]:
-    return [(int(start), int(end)) for start, end in record.meta.get("superseded", [])]
+def _same(one: str, other: str) -> bool:
+    return hmac.compare_digest(one.encode(), other.encode())
 
 
 def _refuse(status: int, code: str, message: str, *, param: str = RESUME) -> NoReturn:

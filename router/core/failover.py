@@ -224,17 +224,19 @@ def next_action(
     return _within(budget, candidates, again or _next(fault, progress, budget, candidates, current))
 
 
-def first_target(candidates: Sequence[Candidate]) -> int:
+def first_target(candidates: Sequence[Candidate], *, committed: bool = False) -> int:
     """Whom to ask first.
 
     Args:
-        candidates: the route's targets in priority order, at least one.
+        candidates: the route's targets in priority order, at least one of them able.
+        committed: a stream is resumed that has committed text: only those that continue are able.
 
     Returns:
         Index of the first that is not ejected; with all ejected, of the first: asking is better
         than refusing.
     """
-    return next((at for at, one in enumerate(candidates) if one.available), 0)
+    able = [at for at, one in enumerate(candidates) if one.continues or not committed]
+    return next((at for at in able if candidates[at].available), able[0])
 
 
 def _able(one: Candidate, progress: Progress) -> bool:

@@ -87,9 +87,13 @@ class Choice:
         self._tried = [_Tried() for _ in route.targets]
         self._retries_in_a_row = 0
 
-    def first(self) -> Ask:
-        """Whom to ask first."""
-        return Ask(first_target(self._candidates(None)))
+    def first(self, *, committed: bool = False) -> Ask:
+        """Whom to ask first.
+
+        Args:
+            committed: there is text already, so it must be able to continue.
+        """
+        return Ask(first_target(self._candidates(None), committed=committed))
 
     def begin(self) -> int:
         """An attempt begins.

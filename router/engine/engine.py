@@ -70,6 +70,7 @@ class Engine:
         structured: Structured | None = None,
         resumed: Resumed | None = None,
         on_end: Callable[[StreamReport], None] | None = None,
+        on_fenced: Callable[[], None] | None = None,
     ) -> StreamReport:
         """Answer one request.
 
@@ -84,6 +85,7 @@ class Engine:
             structured: the JSON document that is asked for, or None for text.
             resumed: what another writer left of this stream, or None for a new one.
             on_end: told how it went, whatever happens, also if this call is cancelled.
+            on_fenced: told that another router has taken the stream over; this call will end.
 
         Returns:
             How it went; the client was told already.
@@ -112,4 +114,5 @@ class Engine:
             structured=structured,
             resumed=resumed,
         )
+        stream.on_fenced = on_fenced
         return await Run(self._means, stream, route, sink, on_end).run()

@@ -119,6 +119,7 @@ class StreamReport:
         usage: sum over the attempts.
         finish: the finish reason, or "".
         resumed_from: of a resumed stream, the delivered offset at which it started, else None.
+        resumable: it was broken off, and its record is kept so that it can be resumed.
     """
 
     stream_id: str
@@ -136,6 +137,7 @@ class StreamReport:
     usage: dict[str, Any]
     finish: str
     resumed_from: int | None = None
+    resumable: bool = False
 
     @property
     def eventful(self) -> bool:

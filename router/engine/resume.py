@@ -1,4 +1,4 @@
-"""A stream that another writer began, as it is taken over; and what a writer leaves for the next one.
+"""A stream that another writer began, as it is taken over, and what a writer leaves for the next.
 
 Beside the text, a record holds a few facts. Here is the one place that writes and reads them.
 """

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from router.core.boundary import Boundary
+from router.core.continuation import Style
 from router.engine.gaps import Gaps
 from router.engine.options import OnInterrupt
 from router.engine.upstream import Upstream
@@ -82,3 +83,8 @@ class Route:
     atomic_tools: bool = False
     think_tags: bool = False
     json: bool = False
+
+    @property
+    def continuable(self) -> bool:
+        """Some target can go on from text that is there already."""
+        return any(one.provider.continuation.style is not Style.NONE for one in self.targets)

@@ -77,7 +77,8 @@ class Run:
         try:
             return await self._loop()
         except asyncio.CancelledError as stop:
-            self._abandon(ROUTER_STOPPED if ROUTER_STOPPED in stop.args else "client_gone")
+            gone = "record_fenced" if self._stream.fenced else "client_gone"
+            self._abandon(ROUTER_STOPPED if ROUTER_STOPPED in stop.args else gone)
             raise
         except Exception:
             self._abandon("internal_error")
@@ -107,9 +108,9 @@ class Run:
 
     async def _loop(self) -> StreamReport:
         await self._stream.replay()
-        if self._stream.resumed is not None and self._stream.resumed.finish:
-            return await self._complete_kept(self._stream.resumed.finish)
-        asked = self.make(self._choice.first())
+        if self._stream.resumed is not None and self._stream.resumed.facts.finish:
+            return await self._complete_kept(self._stream.resumed.facts.finish)
+        asked = self.make(self._choice.first(committed=self._stream.machine.committed_chars > 0))
         change: OpenFailover | None = None
         while True:
             try:
@@ -190,11 +191,13 @@ class Run:
         """
         if change is not None:
             change = replace(change, style=asked.meter.style or "original")
-        self._stream.expect(asked.how, asked.sent, change)
+        self._stream.expect(asked.how, asked.sent, change, asked.attempt)
         hedge = Hedge(self, asked) if self._route.stall is Stall.HEDGE else None
         finished = noted = False
         try:
+            self._check_fence()  # it may have fallen while we waited
             fault = None if asked.opened else await asked.attempt.open()
+            self._check_fence()
             if fault is None:
                 fault = await self._stream.consume(
                     asked.attempt, asked.meter, asked.target, asked.first
@@ -218,6 +221,10 @@ class Run:
             if hedge is not None:
                 await hedge.aclose()
             await asked.attempt.aclose(finished=finished)
+
+    def _check_fence(self) -> None:
+        if self._stream.fenced:
+            raise Fenced
 
     def note(self, asked: Asked, fault: Fault | None) -> None:
         """An attempt is over: into the report, to the observers, to the target's health.
@@ -337,8 +344,9 @@ class Run:
         return report
 
     def _end(self, outcome: str, *, finish: str) -> StreamReport:
+        resumable = self._stream.resumable and self._means.retention.interrupted_s > 0
         self._stream.machine.break_off()
-        report = self._report(outcome, finish=finish)
+        report = self._report(outcome, finish=finish, resumable=resumable)
         self._stream.close_record(outcome, keep_s=self._means.retention.interrupted_s)
         self._tell_end(report)
         return report
@@ -359,7 +367,7 @@ class Run:
             prompt_chars=self._stream.request.prompt_chars,
         )
 
-    def _report(self, outcome: str, *, finish: str) -> StreamReport:
+    def _report(self, outcome: str, *, finish: str, resumable: bool = False) -> StreamReport:
         stream = self._stream
         first_s = stream.first_output_s
         now_s = self._clock.now_s()
@@ -380,6 +388,7 @@ class Run:
             usage=add_usage(attempts),
             finish=finish,
             resumed_from=stream.resumed.plan.start if stream.resumed is not None else None,
+            resumable=resumable,
         )
 
 

@@ -18,15 +18,11 @@ class StreamHead:
         stream_id: id of the stream and of its record.
         target: the first producing target.
         model: as that target reports it.
-        resume_from: of a resumed stream, the delivered offset at which this response starts.
-        received: characters that the client has from an earlier connection.
     """
 
     stream_id: str
     target: str
     model: str
-    resume_from: int | None = None
-    received: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ from router.engine.meter import CHARS_PER_TOKEN, Meter
 from router.engine.observe import Committed, Joined, Observers
 from router.engine.options import OnInterrupt, Options
 from router.engine.report import FailoverReport
-from router.engine.resume import Resumed
+from router.engine.resume import Facts, Resumed
 from router.engine.route import Route, Target
 from router.engine.sink import Sink, StreamHead
 from router.providers.base import Sent
@@ -130,9 +130,13 @@ class Stream:
         self.resumed = resumed
         self._record: RecordWriter | None = None
         self._record_meta_changed = True
-        self._first: dict[str, str] = {}
+        self._target = self._model = ""  # as the client was told
         self._reading: Attempt | None = None
-        self._fenced = False
+        self.fenced = False
+        """Another router has taken the stream over."""
+        self.on_fenced: Callable[[], None] | None = None
+        """Told so; may not wait."""
+        self._sealed = self._called = False  # as the record knows it
         self._failover: OpenFailover | None = None
         self._seam: tuple[OpenFailover, Seam] | None = None
         self._last_output_s = 0.0
@@ -154,6 +158,11 @@ class Stream:
     def finishes(self) -> tuple[Finish, ...]:
         """The finish of each choice."""
         return self._intake.finishes
+
+    @property
+    def resumable(self) -> bool:
+        """Another router could go on from its record."""
+        return self._record is not None and not self.fenced and self.phase is not Phase.SEALED
 
     def describe_tools(self) -> str:
         """The tool calls that were delivered, and what the provider itself ran; a clause."""
@@ -199,7 +208,11 @@ class Stream:
         return tokens_spent(prefix, self.machine.committed_pieces)
 
     def expect(
-        self, how: ContinuationStyle, sent: Sent | None, failover: OpenFailover | None
+        self,
+        how: ContinuationStyle,
+        sent: Sent | None,
+        failover: OpenFailover | None,
+        attempt: Attempt,
     ) -> None:
         """An attempt begins.
 
@@ -207,7 +220,9 @@ class Stream:
             how: the target's style.
             sent: what was made of it, None for the original question.
             failover: the change that leads to it, or None for the first attempt and for a retry.
+            attempt: it; given up if another router takes the stream over.
         """
+        self._reading = attempt
         self._failover = failover
         self._intake.expect(how, sent)
 
@@ -266,10 +281,9 @@ class Stream:
         """
         expecting_end = False
         intake = self._intake
-        self._reading = attempt
         events = first or await attempt.read()
         while True:
-            if self._fenced:
+            if self.fenced:
                 raise Fenced
             silent = not meter.chunks
             batch = intake.take(events, meter)
@@ -321,6 +335,9 @@ class Stream:
     async def _deliver(self, batch: Batch, meter: Meter, target: Target) -> None:
         if not self.began:
             await self.begin(meter, target)
+        only_text = len(batch.out) == len(batch.texts)
+        if not only_text:
+            self._seal(batch.out)
         await self._sink.deliver(batch.out)
         now_s = self._clock.now_s()
         if self._seam is not None and batch.texts:
@@ -329,7 +346,7 @@ class Stream:
         texts = batch.texts
         if texts:
             self._advance(texts)
-        if len(batch.out) != len(texts):
+        if not only_text:
             self._note_tools(batch.out)
 
     async def begin(self, meter: Meter, target: Target) -> None:
@@ -342,25 +359,19 @@ class Stream:
         if self.began:
             return
         self.began = True
-        self._first = {"target": target.name, "model": meter.model}
+        self._target, self._model = target.name, meter.model
         self.first_output_s = self._clock.now_s()
         # An answer that begins anew after a fault has no committed text to go back to.
         if self._record is None and self.options.on_interrupt is not OnInterrupt.RESTART:
             self._hold(self._store.open(self.head))
         await self._sink.open(
-            StreamHead(
-                stream_id=self.head.stream_id,
-                target=target.name,
-                model=meter.model,
-                resume_from=self.resumed.plan.start if self.resumed is not None else None,
-                received=self.resumed.plan.received if self.resumed is not None else 0,
-            )
+            StreamHead(stream_id=self.head.stream_id, target=target.name, model=meter.model)
         )
 
     async def replay(self) -> None:
         """Give a client that came back what it has not received of the committed text."""
         resumed = self.resumed
-        if resumed is None or not resumed.record.text:
+        if resumed is None or not (resumed.record.text or resumed.facts.finish):
             return
         self.began = True
         self.first_output_s = self._clock.now_s()
@@ -368,10 +379,8 @@ class Stream:
         await self._sink.open(
             StreamHead(
                 stream_id=self.head.stream_id,
-                target=resumed.target,
-                model=resumed.model,
-                resume_from=resumed.plan.start,
-                received=resumed.plan.received,
+                target=resumed.facts.target,
+                model=resumed.facts.model,
             )
         )
         if resumed.plan.replay:
@@ -384,18 +393,19 @@ class Stream:
         Args:
             finish: how it ended.
         """
-        if self._record is None:
+        if self._record is None or self._record.fenced:
             return
         rest = len(self.machine.fragment)
         if rest:
             self._commit(self._record, rest)
-        meta = {**self._record_meta(), "finish": finish}
-        self._record.commit("", at_chars=self.machine.committed_chars, meta=meta)
+        self._note_facts(finish)
 
     def _take_over(self, resumed: Resumed) -> None:
         text = resumed.record.text
-        self._first = {"target": resumed.target, "model": resumed.model}
+        self._target, self._model = resumed.facts.target, resumed.facts.model
         self._hold(resumed.writer)
+        # From now on delivered offsets are ours.
+        self._note_facts(resumed.facts.finish)
         if self._structured is not None:
             self._structured.resume(text)
         elif text:
@@ -410,12 +420,23 @@ class Stream:
 
     def _on_fenced(self) -> None:
         """Another router has taken the stream over: stop listening at once."""
-        self._fenced = True
+        self.fenced = True
         if self._reading is not None:
             self._reading.give_up()
+        if self.on_fenced is not None:
+            self.on_fenced()
 
     def _committed_text(self) -> str:
         return self.machine.committed_text
+
+    def _seal(self, out: list[Event]) -> None:
+        """What no second model can take up is in the record before it is with the client: should
+        this router die now, nobody asks again."""
+        called = self._called or self._intake.ran or any(isinstance(one, ToolCall) for one in out)
+        news = bool(called) > self._called or bool(self._intake.sealed) > self._sealed
+        self._called, self._sealed = bool(called), bool(self._intake.sealed)
+        if news:
+            self._note_facts()
 
     def _note_tools(self, out: list[Event]) -> None:
         for event in out:
@@ -438,7 +459,7 @@ class Stream:
     def _commit(self, record: RecordWriter, chars: int) -> None:
         at_chars = self.machine.committed_chars
         delta = self.machine.commit(chars)
-        meta = self._record_meta() if self._record_meta_changed else None
+        meta = self._facts().to_meta() if self._record_meta_changed else None
         self._record_meta_changed = False
         record.commit(delta, at_chars=at_chars, meta=meta)
         self._tell(
@@ -449,13 +470,24 @@ class Stream:
         if record.fenced:
             raise Fenced
 
-    def _record_meta(self) -> dict[str, object]:
+    def _note_facts(self, finish: str = "") -> None:
+        """Write down the facts alone."""
+        if self._record is not None:
+            facts = self._facts(finish)
+            self._record.commit("", at_chars=self.machine.committed_chars, meta=facts.to_meta())
+
+    def _facts(self, finish: str = "") -> Facts:
         """What a router that takes the stream over must know besides the text."""
-        return {
-            **self._first,
-            "superseded": [list(span) for span in self.machine.superseded],
-            "tool_call": self.machine.state is State.TOOL,
-        }
+        return Facts(
+            epoch=self._record.epoch if self._record is not None else 1,
+            received=self.resumed.plan.received if self.resumed is not None else 0,
+            superseded=tuple(self.machine.superseded),
+            tool_call=self._called,
+            sealed=bool(self._intake.sealed),
+            target=self._target,
+            model=self._model,
+            finish=finish,
+        )
 
     def _tell_joined(self, pause_ms: float | None) -> None:
         if self._seam is None:
