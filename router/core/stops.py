@@ -9,6 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
+def begins_stop(text: str, stops: Sequence[str]) -> int | None:
+    """Is a text the beginning of a stop sequence? Then a provider that is to write it says nothing.
+
+    Args:
+        text: what another provider had begun to say, not empty.
+        stops: the client's stop sequences.
+
+    Returns:
+        Length of the white space before the sequence, or None.
+    """
+    bare = text.lstrip()
+    if any(stop.startswith(text) for stop in stops):
+        return 0
+    return len(text) - len(bare) if any(stop.startswith(bare) for stop in stops) else None
+
+
 class StopGuard:
     """Looks at the first characters after a seam.
 

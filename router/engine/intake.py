@@ -31,7 +31,7 @@ from router.core.events import (
 from router.core.faults import Fault, FaultKind
 from router.core.request import ChatRequest
 from router.core.splice import Join, Outcome, Splice
-from router.core.stops import StopGuard
+from router.core.stops import StopGuard, begins_stop
 from router.core.structured import JsonFault, Passed, Structured
 from router.core.think import ThinkSplitter
 from router.core.tools import ToolHold, UnfinishedCall
@@ -442,21 +442,26 @@ class Intake:
             self._end_of_continuation(self._splice.finish(), batch)
 
     def _end_of_continuation(self, join: Join, batch: Batch) -> None:
-        """It may have said nothing: then the answer is whole only if nothing was pending.
+        """It may have said nothing: then the answer is whole only if nothing was pending, or if
+        what was pending begins one of the client's stop sequences.
 
         One that was cut short inside what the client has already took nothing back: its budget, or
         a filter, ended it, and the longer text stands.
         """
+        fragment = self._machine.fragment
         if self.cut_short and join.outcome is not Outcome.DIVERGED and not join.text:
             outcome = Outcome.EMPTY if join.outcome is Outcome.EMPTY else Outcome.AGREES
-            join = replace(join, outcome=outcome, keep_chars=len(self._machine.fragment))
-        elif join.outcome is Outcome.EMPTY and self._machine.fragment.strip():
-            self._finishes.clear()
-            batch.fault = Fault(
-                kind=FaultKind.TRUNCATED,
-                message="the continuation ended without completing the sentence it was given",
-            )
-            return
+            join = replace(join, outcome=outcome, keep_chars=len(fragment))
+        elif join.outcome is Outcome.EMPTY and fragment.strip():
+            before_stop = begins_stop(fragment, self._request.stop)
+            if before_stop is None:
+                self._finishes.clear()
+                batch.fault = Fault(
+                    kind=FaultKind.TRUNCATED,
+                    message="the continuation ended without completing the sentence it was given",
+                )
+                return
+            join = replace(join, keep_chars=before_stop)
         self._join(join, batch)
 
 
