@@ -175,15 +175,24 @@ class _Call:
         self._abort = scope.get(ABORT)
         self._receive = receive
         self._send = send
-        self._origin = _origin_of(resumed) if resumed else self._new_origin()
+        self._origin = self._origin_of(resumed)
         self._report: StreamReport | None = None
         self._late: Timer | None = None
         self._left = False
         self._stopped = False
 
-    def _new_origin(self) -> Origin:
-        created = int(self._engine.clock.unix_s())
-        return Origin(stream_id=self._engine.new_stream_id(), created=created)
+    def _origin_of(self, resumed: Resumed | None) -> Origin:
+        part = self._engine.new_part()
+        if resumed is None:
+            created = int(self._engine.clock.unix_s())
+            return Origin(stream_id=self._engine.new_stream_id(), created=created, part=part)
+        return Origin(
+            stream_id=resumed.record.head.stream_id,
+            created=int(resumed.record.head.created),
+            part=part,
+            resume_from=resumed.plan.start,
+            received=resumed.plan.received,
+        )
 
     def sink(self, asked: _Asked, generation: Generation) -> ChatSink:
         """What the answer goes into."""
@@ -231,6 +240,7 @@ class _Call:
                 asked.route,
                 sink,
                 stream_id=self._origin.stream_id,
+                part=self._origin.part,
                 digest=asked.digest,
                 owner=asked.owner,
                 options=asked.choices.options,
@@ -254,7 +264,7 @@ class _Call:
 
     async def _tell_stopped(self, sink: ChatSink) -> None:
         """The stream is broken off because this process ends: say how to go on elsewhere."""
-        error = draining_error(self._report, self._origin.epoch)
+        error = draining_error(self._report, self._origin.part)
         await sink.give_up(error, code="stream_interrupted", report=self._report)
 
     def _fenced(self, task: asyncio.Task[Any], sink: ChatSink) -> None:
@@ -287,17 +297,6 @@ class _Call:
         if not (self._left or self._stopped or sink.ended):
             self._stopped = True
             task.cancel(ROUTER_STOPPED)
-
-
-def _origin_of(resumed: Resumed) -> Origin:
-    head, plan = resumed.record.head, resumed.plan
-    return Origin(
-        stream_id=head.stream_id,
-        created=int(head.created),
-        epoch=resumed.writer.epoch,
-        resume_from=plan.start,
-        received=plan.received,
-    )
 
 
 def authorize(generation: Generation, headers: Mapping[str, str]) -> str:
@@ -348,18 +347,18 @@ def unknown_model(generation: Generation, name: str) -> RequestError:
     )
 
 
-def draining_error(report: StreamReport | None = None, epoch: int = 1) -> RequestError:
+def draining_error(report: StreamReport | None = None, part: str = "") -> RequestError:
     """The router stops: another one will answer.
 
     Args:
         report: of the stream that is broken off by it, or None for a request that was not begun.
-        epoch: under which the stream was written.
+        part: name of the response that is broken off.
     """
     how = "Ask again: another replica will answer."
     if report is not None and report.resumable:
         how = (
             "Nothing is lost: send the same request again, to any replica, with the headers "
-            f"x-router-resume: {report.stream_id}, x-router-epoch: {epoch} and x-router-received: "
+            f"x-router-resume: {report.stream_id}, x-router-part: {part} and x-router-received: "
             "the number of characters of text that you have; the answer then goes on."
         )
     elif report is not None and report.delivered_chars:

@@ -28,14 +28,14 @@ class Origin:
     Args:
         stream_id: id of the stream.
         created: Unix time in seconds of its beginning.
-        epoch: fencing number of this response's writer.
+        part: name of this response: a stream that is resumed comes in several.
         resume_from: delivered offset at which it begins, None for a stream's first response.
         received: characters that the client has from earlier ones.
     """
 
     stream_id: str
     created: int
-    epoch: int = 1
+    part: str
     resume_from: int | None = None
     received: int = 0
 
@@ -46,7 +46,7 @@ class Origin:
         resumed = [] if start is None else [(b"x-router-resume-from", b"%d" % start)]
         return [
             (b"x-router-stream-id", self.stream_id.encode()),
-            (b"x-router-epoch", b"%d" % self.epoch),
+            (b"x-router-part", self.part.encode()),
             *resumed,
         ]
 
@@ -92,7 +92,7 @@ class StreamSink:
         self._close_json = close_json
         self._send = send
         self._origin = origin
-        self._event_id = f"id: {origin.stream_id}:{origin.epoch}:".encode()
+        self._event_id = f"id: {origin.stream_id}:{origin.part}:".encode()
         self._metadata = metadata
         self._include_usage = include_usage
         self._clock = clock

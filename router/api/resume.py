@@ -24,7 +24,7 @@ from router.store.base import Record, RecordStore
 
 RESUME = "x-router-resume"
 RECEIVED = "x-router-received"
-EPOCH = "x-router-epoch"
+PART = "x-router-part"
 LAST_EVENT_ID = "last-event-id"
 
 MAX_FRAGMENT_CHARS = 100_000
@@ -63,12 +63,12 @@ class _Wanted:
     Args:
         stream_id: which.
         received: characters it has.
-        epoch: of the last response that reached it, or None if it does not say.
+        part: of the last response that reached it, or None if it does not say.
     """
 
     stream_id: str
     received: int
-    epoch: int | None
+    part: str | None
 
 
 async def take_over(headers: Mapping[str, str], store: RecordStore, asker: Asker) -> Resumed | None:
@@ -107,44 +107,32 @@ async def take_over(headers: Mapping[str, str], store: RecordStore, asker: Asker
         _refuse(409, "resume_corrupt", f"The record of this stream cannot be read: {error}.")
     except RecordUnavailable as error:
         _refuse(503, "resume_unavailable", f"The record cannot be asked for now: {error}.")
-    plan = plan_resumption(
-        record.text, facts.superseded, wanted.received, known=_known(wanted, facts, before)
-    )
+    known = facts.known(wanted.received, part=wanted.part, epoch=before)
+    plan = plan_resumption(record.text, facts.superseded, wanted.received, known=known)
     return Resumed(record=record, facts=facts, writer=writer, plan=plan)
-
-
-def _known(wanted: _Wanted, facts: Facts, epoch: int) -> int:
-    """How much of what the client has the record's facts speak of.
-
-    They are the facts of one writer. Had the client's last response another one, they say nothing
-    of what came with it: the next writer's answer never reached the client, or Redis has lost that
-    writer's facts, or never got them. What the client had when they began is common to all.
-    """
-    heard = epoch if wanted.epoch is None else wanted.epoch
-    return wanted.received if heard == facts.epoch else min(wanted.received, facts.received)
 
 
 def _wanted(headers: Mapping[str, str], *, blocking: bool) -> _Wanted | None:
     """Stream and offset, from our own headers or from a browser's `Last-Event-ID`."""
-    stream_id, received, epoch = (headers.get(name) for name in (RESUME, RECEIVED, EPOCH))
+    stream_id, received, part = (headers.get(name) for name in (RESUME, RECEIVED, PART))
     if stream_id is None:
         parts = headers.get(LAST_EVENT_ID, "").split(":")
         if len(parts) != 3 or not parts[0]:
             return None  # an id of somebody else's
-        stream_id, epoch, received = parts
+        stream_id, part, received = parts
     if blocking:  # it has nothing yet
-        return _Wanted(stream_id=stream_id, received=0, epoch=None)
-    return _Wanted(
-        stream_id=stream_id,
-        received=_count(RECEIVED, received, "the number of characters of text that came"),
-        epoch=None if epoch is None else _count(EPOCH, epoch, "that header of the last response"),
-    )
+        return _Wanted(stream_id=stream_id, received=0, part=None)
+    return _Wanted(stream_id=stream_id, received=_count(received or ""), part=part)
 
 
-def _count(name: str, value: str | None, what: str) -> int:
-    digits = (value or "").strip()
+def _count(digits: str) -> int:
     if not (digits.isascii() and digits.isdigit() and len(digits) <= MAX_DIGITS):
-        _refuse(400, "resume_offset", f"With {RESUME}, {name} is to be {what}.", param=name)
+        _refuse(
+            400,
+            "resume_offset",
+            f"{RESUME} needs {RECEIVED}: the number of characters of text that came.",
+            param=RECEIVED,
+        )
     return int(digits)
 
 

@@ -24,6 +24,10 @@ STREAM_ID_BYTES = 18
 """144 random bits: a stream id is also the right to resume the stream, so it cannot be guessed."""
 
 
+PART_BYTES = 4
+"""A stream comes in a handful of parts; their names are no secret."""
+
+
 class Engine:
     """Runs streams.
 
@@ -57,6 +61,10 @@ class Engine:
         """An id that cannot be guessed."""
         return secrets.token_urlsafe(STREAM_ID_BYTES)
 
+    def new_part(self) -> str:
+        """A name for one response of a stream, unique among its responses."""
+        return secrets.token_hex(PART_BYTES)
+
     async def run(
         self,
         request: ChatRequest,
@@ -64,6 +72,7 @@ class Engine:
         sink: Sink,
         *,
         stream_id: str,
+        part: str = "",
         digest: str,
         owner: str,
         options: Options | None = None,
@@ -79,6 +88,7 @@ class Engine:
             route: where it may be answered.
             sink: the client.
             stream_id: from `new_stream_id`.
+            part: from `new_part`.
             digest: hex digest of the request's body.
             owner: digest of the API key that asked, or "".
             options: what the client chose, or None for the defaults.
@@ -113,6 +123,7 @@ class Engine:
             options=options or Options(),
             structured=structured,
             resumed=resumed,
+            part=part,
         )
         stream.on_fenced = on_fenced
         return await Run(self._means, stream, route, sink, on_end).run()

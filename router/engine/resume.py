@@ -19,7 +19,8 @@ class Facts:
     """What a router that takes a stream over must know besides its text.
 
     Args:
-        epoch: of the writer that wrote this: whose delivered offsets `superseded` speaks of.
+        epoch: of the writer that wrote this.
+        part: name of that writer's response, whose delivered offsets `superseded` speaks of.
         received: characters that its client had when it began.
         superseded: delivered ranges that are no part of the text.
         tool_call: a part of a tool call was delivered, or the provider ran a tool.
@@ -30,6 +31,7 @@ class Facts:
     """
 
     epoch: int = 1
+    part: str = ""
     received: int = 0
     superseded: Sequence[tuple[int, int]] = ()
     tool_call: bool = False
@@ -38,11 +40,31 @@ class Facts:
     model: str = ""
     finish: str = ""
 
+    def known(self, received: int, *, part: str | None, epoch: int) -> int:
+        """How much of what a client has these facts speak of.
+
+        They are one writer's. Did the client's last response come from another, they say nothing of
+        what came with that: the one that wrote them never reached the client, or the record has
+        lost what a later one wrote, or never got it. What the client had when their writer began is
+        common to all.
+
+        Args:
+            received: characters that the client has.
+            part: name of the last response that reached it, or None if it does not say.
+            epoch: of the record.
+
+        Returns:
+            At most `received`.
+        """
+        ours = part == self.part if part is not None else epoch == self.epoch
+        return received if ours else min(received, self.received)
+
     def to_meta(self) -> dict[str, object]:
         """As a record's meta."""
         finish = {"finish": self.finish} if self.finish else {}
         return {
             "epoch": self.epoch,
+            "part": self.part,
             "received": self.received,
             "superseded": [list(span) for span in self.superseded],
             "tool_call": self.tool_call,
@@ -66,6 +88,7 @@ def facts_of(record: Record) -> Facts:
     try:
         facts = Facts(
             epoch=_count(meta, "epoch", 1),
+            part=str(meta.get("part", "")),
             received=_count(meta, "received", 0),
             superseded=tuple((int(start), int(end)) for start, end in meta.get("superseded", ())),
             tool_call=bool(meta.get("tool_call")),

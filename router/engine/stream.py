@@ -87,6 +87,7 @@ class Stream:
         options: what the client chose.
         structured: the JSON document that is asked for, or None for text.
         resumed: what another writer left, or None for a new stream.
+        part: name of this response of the stream.
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class Stream:
         options: Options,
         structured: Structured | None = None,
         resumed: Resumed | None = None,
+        part: str = "",
     ) -> None:
         self.head = head
         self.request = request
@@ -128,6 +130,7 @@ class Stream:
             structured=structured,
         )
         self.resumed = resumed
+        self._part = part
         self._record: RecordWriter | None = None
         self._record_meta_changed = True
         self._target = self._model = ""  # as the client was told
@@ -480,6 +483,7 @@ class Stream:
         """What a router that takes the stream over must know besides the text."""
         return Facts(
             epoch=self._record.epoch if self._record is not None else 1,
+            part=self._part,
             received=self.resumed.plan.received if self.resumed is not None else 0,
             superseded=tuple(self.machine.superseded),
             tool_call=self._called,
