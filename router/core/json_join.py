@@ -172,7 +172,6 @@ class Align:
                 self._open_before = list(self._reader.frames)
                 for end in self._reader.feed(piece):
                     self._take(end, out)
-                self._check_open()
         except JsonFault as fault:
             return Passed("".join(out), fault)
         return Passed("".join(out))
@@ -203,6 +202,8 @@ class Align:
             return
         new = end.path[: level + 1]
         one = self._open[level]
+        if isinstance(new[-1], str) is not (one.frame.opener == "{"):
+            raise JsonFault("the continuation has another container there", new[:-1], end.start)
         if self._is_committed(one, new[-1]):
             self._check_type(one, end, new)
             self._drop_to(end.end)
@@ -233,14 +234,6 @@ class Align:
                 end.path,
                 end.start,
             )
-
-    def _check_open(self) -> None:
-        """The second document must have the same containers where the first has open ones."""
-        for ours, theirs in zip(self._open, self._reader.frames, strict=False):
-            if ours.frame.path != theirs.path:
-                return
-            if ours.frame.opener != theirs.opener:
-                raise JsonFault("the continuation has another container there", theirs.path, 0)
 
     # -- what goes out -------------------------------------------------------------------------
 

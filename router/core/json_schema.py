@@ -14,6 +14,7 @@ No schema of a client may hold the event loop: `json_schema_cost.py` says how mu
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
@@ -60,11 +61,24 @@ _VALUE = "the value"
 """Stands in reasons where the value would: what an answer said goes into no log."""
 
 Validator: TypeAlias = Any
+"""A validator of jsonschema-rs, or a `_TooMany`."""
 _Pointers: TypeAlias = tuple[str, ...]
 
 
 class SchemaViolation(JsonFault):
     """A value that the schema does not allow."""
+
+
+class _TooMany:
+    """Judges items past the last one that is allowed: at once, since those before are delivered by
+    the time the array closes, and could not be taken back."""
+
+    def __init__(self, most: int) -> None:
+        self.reason = f"more than {most} items"
+
+    def is_valid(self, _value: object) -> bool:
+        """It never is."""
+        return False
 
 
 class _Shape:
@@ -169,6 +183,8 @@ class Schema:
         value: Any,  # noqa: ANN401
         end: ValueEnd,
     ) -> SchemaViolation:
+        if isinstance(validator, _TooMany):
+            return SchemaViolation(validator.reason, end.path, end.start)
         few = self._cost.ways * (end.end - end.start) <= MAX_EXPLAINED_WORK
         if few and _depth(value, MAX_EXPLAINED_DEPTH + 1) <= MAX_EXPLAINED_DEPTH:
             for error in validator.iter_errors(value):
@@ -203,7 +219,7 @@ class Schema:
         )
         found = self._shapes.get(children)
         if found is None:
-            judges = tuple((one, self._part(one)) for one in children if self._says_something(one))
+            judges = tuple((one, self._judge(one)) for one in children if self._says_something(one))
             found = self._shapes[children] = _Shape(self._closure(children), judges)
         shape.next[step] = found
         self._steps += 1
@@ -211,6 +227,12 @@ class Schema:
 
     def _says_something(self, pointer: str) -> bool:
         return self._nodes.by_pointer.get(pointer) not in (True, {})
+
+    def _judge(self, pointer: str) -> Validator:
+        above, _, word = pointer.rpartition("/")
+        if word == "maxItems" and pointer not in self._nodes.by_pointer:
+            return _TooMany(self._nodes.by_pointer[above][word])
+        return self._part(pointer)
 
     def _part(self, pointer: str) -> Validator:
         """A validator for a subschema, with the whole schema behind its references."""
@@ -256,12 +278,17 @@ class Schema:
             yield f"{pointer}/{first}/{index}"
         elif rest in node:
             yield f"{pointer}/{rest}"
+        if "maxItems" in node and index >= node["maxItems"]:
+            yield f"{pointer}/maxItems"
 
     def _fixed(self, pointer: str) -> int:
+        """From which index on all items are alike."""
         node = self._nodes.by_pointer[pointer]
         if not isinstance(node, dict):
             return 0
-        return len(node.get(self._draft.item_words(node)[0], ()))
+        first = len(node.get(self._draft.item_words(node)[0], ()))
+        most: float = node.get("maxItems", 0)
+        return max(first, math.ceil(most))
 
     def _matches(self, pattern: str, key: str) -> bool:
         test = self._patterns.get(pattern)

@@ -210,7 +210,7 @@ class JsonReader:
         self._base = self.offset
         while at < length:
             if self._await is _Await.NOTHING:
-                self.surplus = self.surplus or not text[at:].isspace()
+                self.surplus = self.surplus or _SPACE.fullmatch(text, at) is None
                 break
             match self._lex:
                 case _Lex.STRUCTURE:
