@@ -121,7 +121,9 @@ def check_contract(answer: Answer) -> None:
     chunks = answer.chunks
     for name in ("id", "model", "created", "object"):
         assert len({chunk[name] for chunk in chunks}) == 1, name
-    roles = [c["delta"]["role"] for chunk in chunks for c in chunk["choices"] if "role" in c["delta"]]
+    roles = [
+        c["delta"]["role"] for chunk in chunks for c in chunk["choices"] if "role" in c["delta"]
+    ]
     assert roles == ["assistant"]
     assert len(answer.finish_reasons) == 1
     assert answer.done == 1
