@@ -98,7 +98,7 @@ async def ask(
     model: str = "chat",
     content: str = "Tell me something long.",
     headers: dict[str, str] | None = None,
-    **fields: Any,
+    **fields: Any,  # noqa: ANN401 - of a request
 ) -> Answer:
     """One streamed request, read to its end."""
     body = {

@@ -70,7 +70,7 @@ def routed(
     route: dict[str, Any] | None = None,
     targets: Sequence[dict[str, Any]] = (),
     types: Sequence[str] = (),
-    **sections: Any,
+    **sections: Any,  # noqa: ANN401 - of a configuration
 ) -> dict[str, Any]:
     """A configuration with one route `chat` over some providers, in their order.
 
