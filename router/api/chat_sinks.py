@@ -159,6 +159,12 @@ class StreamSink:
             self.ended = True
             await send_error(self._send, error)
 
+    async def reassure(self) -> None:
+        """A comment; but none after an id, which some SDKs stumble over."""
+        if not self._event_ids:
+            comment = encode_comment(b"waiting")
+            await self._send({"type": "http.response.body", "body": comment, "more_body": True})
+
     async def reset(self, reason: str) -> None:
         """The client is told to forget what it has; its next chunk is a first one again."""
         self._writer = self._make_writer(self._model)
@@ -267,6 +273,9 @@ class BlockingSink:
     async def deliver(self, events: Sequence[Event]) -> None:
         """Keep output."""
         self._fold.add(events)
+
+    async def reassure(self) -> None:
+        """Nothing can be said before the answer."""
 
     async def reset(self, reason: str) -> None:  # noqa: ARG002 - nobody has seen anything
         """Forget what was kept."""

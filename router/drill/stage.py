@@ -298,6 +298,9 @@ class _Client:
         """Keep the text."""
         self.texts += [event.text for event in events if isinstance(event, Text)]
 
+    async def reassure(self) -> None:
+        """It waits as long as it takes."""
+
     async def reset(self, reason: str) -> None:
         """A drill never asks for answers that begin anew."""
 

@@ -61,6 +61,10 @@ _SEEN_AS = {
 }
 
 
+_UNFIT = frozenset({FaultKind.SCHEMA_VIOLATION})
+"""Kinds that say of the answer itself that it is not what was asked for."""
+
+
 def explain(
     fault: Fault | None,
     action: Return | Refuse | GiveUp,
@@ -94,17 +98,26 @@ def explain(
             "What was delivered stands, as was asked for.",
         )
     if isinstance(action, GiveUp) and action.reason == "deadline":
-        return Explanation(
-            status=504,
-            type="server_error",
-            code="deadline_exceeded",
-            message=f"The time allowed for this request is over. {_what(fault, attempts)}"
-            f"{_called(tools)}",
-        )
+        return _too_late(fault, attempts, tools)
     if isinstance(action, Refuse):
         return _refused(fault, attempts, tools, sealed)
-    if not begun:
-        return _returned(fault) if isinstance(action, Return) else _nobody(fault, attempts)
+    if begun or fault.kind in _UNFIT:
+        unfit = fault.kind in _UNFIT
+        return _unfit(fault, attempts, begun=begun) if unfit else _broken_off(fault, attempts)
+    return _returned(fault) if isinstance(action, Return) else _nobody(fault, attempts)
+
+
+def _too_late(fault: Fault, attempts: Sequence[AttemptReport], tools: str) -> Explanation:
+    return Explanation(
+        status=504,
+        type="server_error",
+        code="deadline_exceeded",
+        message=f"The time allowed for this request is over. {_what(fault, attempts)}"
+        f"{_called(tools)}",
+    )
+
+
+def _broken_off(fault: Fault, attempts: Sequence[AttemptReport]) -> Explanation:
     return Explanation(
         status=502,
         type="server_error",
@@ -137,6 +150,18 @@ def _refused(
         type="server_error",
         code="tool_call_interrupted" if tools else "stream_interrupted",
         message=f"The answer broke off. {_what(fault, attempts)} {why}",
+    )
+
+
+def _unfit(fault: Fault, attempts: Sequence[AttemptReport], *, begun: bool) -> Explanation:
+    """No target could bring the answer to an end that is what was asked for."""
+    delivered = "What was delivered is valid and incomplete." if begun else "Nothing was delivered."
+    return Explanation(
+        status=502,
+        type="server_error",
+        code=fault.kind.value,
+        message=f"The answer could not be brought to a valid end in {len(attempts)} attempt(s). "
+        f"{_what(fault, attempts)} {delivered}",
     )
 
 

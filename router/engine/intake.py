@@ -45,6 +45,9 @@ MAX_HELD_EXTRAS = 64
 PROVIDER_TOOLS = frozenset({"annotations", "citations", "executed_tools", "server_tool_use"})
 """Delta fields that show that the provider itself ran a tool: that counts as a tool call."""
 
+MAX_SURPLUS_CHARS = 10_000
+"""How long a model that has written its document may go on talking before it is left alone."""
+
 _CUT_SHORT = frozenset({"length", "content_filter"})
 """Finishes that say themselves that something is missing."""
 
@@ -123,6 +126,7 @@ class Intake:
         self._spoken = False
         self._plain = True
         self._instead = False  # a refusal or a tool call stands in a document's place
+        self._surplus_chars = 0  # that came after a whole document
         self._sole = _sole(request)
         self.sealed = ""
         """What was delivered that no second model can take up, a tool call apart; a clause."""
@@ -148,6 +152,19 @@ class Intake:
         """So has every choice that was asked for, or the answer was ended here."""
         return self.stopped or (self.finished and len(self._finishes) >= self._request.n)
 
+    def conclude(self) -> bool:
+        """The attempt has ended in another way than by its finish: is the answer whole even so?
+
+        A whole document is an end, whatever breaks after it.
+
+        Returns:
+            Whether it is; its finish is noted then.
+        """
+        whole = self._structured is not None and self._structured.complete and not self._instead
+        if whole and not self._finishes:
+            self._finishes[0] = Finish(reason="stop", raw="the document is whole")
+        return whole
+
     @property
     def cut_short(self) -> bool:
         """A finish says itself that something is missing."""
@@ -169,6 +186,7 @@ class Intake:
         self._extras.clear()
         self._splice = self._stops = None
         self.stopped = False
+        self._surplus_chars = 0
         self._think = {} if self._options.think_tags else None
         self._hold = ToolHold(self._options.tools) if self._options.atomic_tools else None
         if self._structured is not None:
@@ -291,11 +309,18 @@ class Intake:
 
     def _content(self, text: str, batch: Batch) -> None:
         if self._structured is not None:
-            self._pass(self._structured.feed(text), batch)
+            self._document(text, self._structured, batch)
         elif self._splice is not None:
             self._join(self._splice.feed(text), batch)
         else:
             self._past_stops(text, batch)
+
+    def _document(self, text: str, structured: Structured, batch: Batch) -> None:
+        over = structured.complete
+        self._pass(structured.feed(text), batch)
+        if over:
+            self._surplus_chars += len(text)
+            self.stopped = self._surplus_chars > MAX_SURPLUS_CHARS and self.conclude()
 
     def _past_stops(self, text: str, batch: Batch) -> None:
         if self._stops is None:
@@ -315,10 +340,14 @@ class Intake:
         if passed.text:
             batch.text(passed.text)
             batch.seam = batch.seam or _GOES_ON
-        if passed.fault is not None:
+        if passed.fault is not None and not self._has_instead(batch):
             self._finishes.clear()  # it may be finished, but not with a document
             self.violation = passed.fault
             batch.fault = Fault(kind=FaultKind.SCHEMA_VIOLATION, message=str(passed.fault))
+
+    def _has_instead(self, batch: Batch) -> bool:
+        """What stands beside a refusal or a tool call need be no document."""
+        return self._instead or any(isinstance(one, (ToolCall, Refusal)) for one in batch.out)
 
     def _join(self, join: Join | None, batch: Batch) -> None:
         """Apply the splice's decision: nothing twice, and what was reworded is superseded."""
@@ -435,8 +464,7 @@ class Intake:
 
     def _end_of_content(self, batch: Batch) -> None:
         if self._structured is not None:
-            instead = self._instead or any(isinstance(event, ToolCall) for event in batch.out)
-            if not self.cut_short and not instead:
+            if not self.cut_short:
                 self._pass(self._structured.finish(), batch)
         elif self._splice is not None:
             self._end_of_continuation(self._splice.finish(), batch)

@@ -69,6 +69,10 @@ class Sink(Protocol):
         """
         ...
 
+    async def reassure(self) -> None:
+        """Nothing to deliver for a while, and all is well: a sign of life, if there is one."""
+        ...
+
     async def reset(self, reason: str) -> None:
         """The client, which asked for that, is told to forget what it has.
 

@@ -32,6 +32,11 @@ from router.engine.sink import Sink, StreamHead
 from router.providers.base import Sent
 from router.store.base import RecordHead, RecordStore, RecordWriter
 
+_NO_FINISH = "the stream ended without a finish"
+
+REASSURE_S = 10.0
+"""Silence towards the client, while its provider speaks, after which it gets a sign of life."""
+
 
 class Fenced(Exception):
     """Another router took the stream over: this one must fall silent."""
@@ -143,6 +148,7 @@ class Stream:
         self._failover: OpenFailover | None = None
         self._seam: tuple[OpenFailover, Seam] | None = None
         self._last_output_s = 0.0
+        self._reassured_s = 0.0
         if resumed is not None:
             self._take_over(resumed)
 
@@ -295,19 +301,20 @@ class Stream:
                 self.on_answering(target)
             if batch.out:
                 await self._deliver(batch, meter, target)
+            elif self._structured is not None:
+                await self._reassure()
+            over = attempt.ended or batch.fault is not None
             if intake.settled:
                 # A finish that was seen is an end, whatever breaks after it.
-                if attempt.ended or batch.fault is not None or intake.stopped:
+                if over or intake.stopped:
                     return await self._end_of_answer(meter, target)
                 if not expecting_end:
                     expecting_end = True
                     attempt.expect_end()
-            elif intake.finished and attempt.ended and batch.fault is None:
-                return await self._end_of_answer(meter, target)  # fewer choices than were asked for
-            elif batch.fault is not None:
-                return batch.fault
-            elif attempt.ended:
-                return Fault(kind=FaultKind.TRUNCATED, message="the stream ended without a finish")
+            elif over and (intake.conclude() or (intake.finished and batch.fault is None)):
+                return await self._end_of_answer(meter, target)  # or fewer choices than were asked
+            elif over:
+                return batch.fault or Fault(kind=FaultKind.TRUNCATED, message=_NO_FINISH)
             events = await attempt.read()
 
     async def _end_of_answer(self, meter: Meter, target: Target) -> Fault | None:
@@ -351,6 +358,13 @@ class Stream:
             self._advance(texts)
         if not only_text:
             self._note_tools(batch.out)
+
+    async def _reassure(self) -> None:
+        """A long value is held until it is whole: meanwhile the connection must not look dead."""
+        now_s = self._clock.now_s()
+        if self.began and now_s - max(self._last_output_s, self._reassured_s) > REASSURE_S:
+            self._reassured_s = now_s
+            await self._sink.reassure()
 
     async def begin(self, meter: Meter, target: Target) -> None:
         """The first output of the stream, or an empty answer: the client is told that one comes.

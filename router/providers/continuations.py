@@ -17,6 +17,9 @@ from router.core.request import ChatRequest
 TAIL_CHARS = 100
 """How much of the committed text the nudge quotes: enough to be unique, too little to be echoed."""
 
+VIOLATION_CHARS = 200
+"""How much is said about a value that was refused: where it stood and what was wrong with it."""
+
 BUDGET_FIELDS = ("max_tokens", "max_completion_tokens")
 """Where a client's token budget may stand; the one it used is the one that is sent."""
 
@@ -187,7 +190,12 @@ def _write_continue_final(
 def _write_instruct(body: dict[str, Any], request: ChatRequest, continuation: Continuation) -> None:
     _write_tail(body, request, continuation)
     structured = constrained(request)
-    text = nudge(continuation.prefix, in_fence=continuation.in_fence, structured=structured)
+    text = nudge(
+        continuation.prefix,
+        in_fence=continuation.in_fence,
+        structured=structured,
+        violation=continuation.violation,
+    )
     body["messages"].append({"role": "user", "content": text})
 
 
@@ -282,20 +290,29 @@ def _place(prefix: str, in_fence: str | None, *, structured: bool) -> tuple[str,
     return next((where, then) for holds, where, then in _PLACES if holds(line, prefix))
 
 
-def nudge(prefix: str, *, in_fence: str | None, structured: bool = False) -> str:
+def _bounded(clause: str) -> str:
+    line = " ".join(clause.split()).rstrip(".")
+    return line if len(line) <= VIOLATION_CHARS else f"{line[: VIOLATION_CHARS - 1]}…"
+
+
+def nudge(
+    prefix: str, *, in_fence: str | None, structured: bool = False, violation: str = ""
+) -> str:
     """The user message that asks for the rest of an interrupted answer and for nothing else.
 
     Args:
         prefix: the committed text.
         in_fence: info string of the code block that it ends inside, or None.
         structured: it is the beginning of a structured answer.
+        violation: why what was written after it could not be kept, a clause, or "".
     """
     where, then = _place(prefix, in_fence, structured=structured)
     # JSON keeps quotation marks, line ends and white space of the tail readable and unambiguous.
     tail = json.dumps(prefix[-TAIL_CHARS:], ensure_ascii=False)
+    why = f" What came next could not be kept: {_bounded(violation)}." if violation else ""
     return (
         "Your answer above was interrupted before it was finished. "
-        f"As a JSON string, it ends with {tail}. It stops {where}.\n\n"
+        f"As a JSON string, it ends with {tail}. It stops {where}.{why}\n\n"
         "Write only the text that comes after that, so that both parts read as one answer in the "
         f"same language, tone and format. {then} Do not repeat anything that is already written. "
         "Add no introduction, no apology and no remark about the interruption."

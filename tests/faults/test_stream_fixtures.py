@@ -282,6 +282,9 @@ class Listener:
             elif isinstance(event, ToolCall):
                 self.arguments += event.arguments
 
+    async def reassure(self) -> None:
+        raise AssertionError("nothing is held for long")
+
     async def reset(self, reason: str) -> None:
         raise AssertionError(reason)
 
