@@ -13,6 +13,7 @@ No schema of a client may hold the event loop: `json_schema_cost.py` says how mu
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 from collections import OrderedDict
@@ -318,7 +319,10 @@ class Schema:
 
 
 class Schemas:
-    """Compiled schemas by the digest of their text, the least used forgotten first."""
+    """Compiled schemas by the digest of their text, the least used forgotten first.
+
+    Threads may share it: at worst a schema is compiled twice.
+    """
 
     def __init__(self) -> None:
         self._compiled: OrderedDict[bytes, Schema] = OrderedDict()
@@ -346,7 +350,8 @@ class Schemas:
             known = self._compiled[digest] = Schema(schema)
             if len(self._compiled) > MAX_SCHEMAS:
                 self._compiled.popitem(last=False)
-        self._compiled.move_to_end(digest)
+        with contextlib.suppress(KeyError):  # another thread has just forgotten it
+            self._compiled.move_to_end(digest)
         return known
 
 
