@@ -49,6 +49,7 @@ from router.providers.registry import ContinuationOverrides
 from router.store import make_limiter, make_shared, make_store
 from router.store.ledger import MemoryLedger
 from router.store.notices import Notices
+from router.store.options import RedisOptions
 
 _log = logging.getLogger("router")
 
@@ -100,12 +101,17 @@ def build(
             ttl_s=config.record.resume_window_s
             + max(route.timeouts.total_s for route in config.routes.values()),
             clock=clock.now_s,
+            options=_redis_options(config),
+            keys=config.record.keys,
+            retains=config.record.retain == "text",
         ),
         health=Health(policy, clock, tell),
         clock=clock,
         tell=tell,
         retention=Retention(
-            completed_s=config.record.retain_s, interrupted_s=config.record.resume_window_s
+            completed_s=config.record.retain_s,
+            interrupted_s=config.record.resume_window_s,
+            nothing=config.record.retain == "none",
         ),
         random=random_number,
     )
@@ -120,6 +126,7 @@ def build(
         ),
         lease_s=max(route.timeouts.total_s for route in config.routes.values()) + STALL_GRACE_S,
         clock=clock.now_s,
+        options=_redis_options(config),
     )
     if notices is not None:
         serving.sharing = SharedHealth(
@@ -137,9 +144,25 @@ def _redis(config: Config) -> str | None:
     return config.record.url.get_secret_value() if config.record.url else None
 
 
+def _redis_options(config: Config) -> RedisOptions:
+    record = config.record
+    return RedisOptions(
+        command_timeout_s=record.command_timeout_s,
+        connect_timeout_s=record.connect_timeout_s,
+        ca_file=record.ca_file,
+        cert_file=record.cert_file,
+        key_file=record.key_file,
+    )
+
+
 def _books(config: Config, metrics: Metrics, replica: str) -> tuple[Books, Notices | None]:
     kept = config.books
-    shared = make_shared(_redis(config), max_rows=kept.max_rows, keep_s=kept.keep_s)
+    shared = make_shared(
+        _redis(config),
+        max_rows=kept.max_rows,
+        keep_s=kept.keep_s,
+        options=_redis_options(config),
+    )
     books = Books(
         MemoryLedger(max_rows=kept.max_rows),
         shared=shared.ledger if shared else None,

@@ -9,12 +9,13 @@
     └── RecordError          the failover record cannot do what was asked
         ├── RecordUnavailable    Redis is away or too slow
         ├── RecordNotFound       no such stream, or its retention is over
+        ├── RecordNotKept        this router keeps no text of any stream
         ├── RecordConflict       the stored length or digest is not the one expected
         ├── RecordCorrupt        a value under our key that this version cannot read
         └── RecordFenced         another writer owns the record now: a newer epoch
 
 Foreign exceptions are mapped at one seam each: the HTTP client's in `engine/attempt.py`, Redis's in
-`store/redis.py`, YAML's and pydantic's in `config/`.
+`store/link.py`, YAML's and pydantic's in `config/`.
 """
 
 from __future__ import annotations
@@ -118,6 +119,10 @@ class RecordUnavailable(RecordError):
 
 class RecordNotFound(RecordError):
     """No record of that stream: never opened, completed, or its retention is over."""
+
+
+class RecordNotKept(RecordError):
+    """This router keeps no text of any stream, so none can be resumed."""
 
 
 class RecordConflict(RecordError):

@@ -141,6 +141,8 @@ def test_the_defaults_are_the_documented_ones() -> None:
     assert (server.max_body_bytes, server.max_header_bytes) == (10_485_760, 32_768)
     assert (server.commit_headers_after_s, server.drain_s) == (10, 30)
     assert (record.url, record.resume_window_s, record.retain_s) == (None, 120, 0)
+    assert (record.connect_timeout_s, record.command_timeout_s) == (1, 1)
+    assert (record.retain, record.keys, record.ca_file) == ("text", (), None)
     assert (health.eject_after, health.cool_down_s, health.max_cool_down_s) == (3, 10, 30)
     route = config.routes["chat"]
     limits = route.timeouts
@@ -163,6 +165,8 @@ def test_every_key_arrives() -> None:
     assert [key.get_secret_value() for key in config.server.api_keys] == ["first-key", "second-key"]
     assert config.record.url is not None
     assert config.record.url.get_secret_value() == "rediss://user:password@redis.example:6380/2"
+    assert config.record.keys == (bytes(range(32)), b"\xff" * 32)
+    assert (config.record.connect_timeout_s, config.record.command_timeout_s) == (0.5, 2)
     blue = config.providers["blue"]
     assert blue.base_url == "https://blue.openai.azure.com"
     assert blue.api_version == "2024-10-21"
@@ -211,7 +215,7 @@ def test_a_configuration_is_frozen() -> None:
 def test_no_repr_and_no_dump_shows_a_secret() -> None:
     config = good("everything")
     for text in (repr(config), str(config), config.model_dump_json(), str(config.model_dump())):
-        assert not any(word in text for word in ("first-key", "azure-key", "deep-key", "password"))
+        assert not any(word in text for word in ("first-key", "azure-key", "deep-key", "password", "____"))
 
 
 # --- the command line's word ----------------------------------------------------------------------

@@ -128,10 +128,11 @@ def make_rest(serving: Serving) -> FastAPI:
     @app.api_route("/ready", methods=["GET", "HEAD"])
     async def ready() -> JSONResponse:
         """New streams are taken. A record store that is away does not make a router unready."""
-        store = dict(serving.engine.store.stats)
+        store = serving.engine.store
         status = "draining" if serving.draining else "ready"
         code = 503 if serving.draining else 200
-        return JSONResponse({"status": status, "record": store}, status_code=code)
+        record = {**store.stats, "advice": list(store.advice)}
+        return JSONResponse({"status": status, "record": record}, status_code=code)
 
     add_admin(app, serving)
     return app

@@ -17,6 +17,7 @@ from router.errors import (
     RecordConflict,
     RecordCorrupt,
     RecordNotFound,
+    RecordNotKept,
     RecordUnavailable,
     RequestError,
 )
@@ -100,6 +101,13 @@ async def take_over(headers: Mapping[str, str], store: RecordStore, asker: Asker
             "resume_unknown",
             "There is no such stream to resume: it was completed, its time to be resumed is over, "
             "or it was never begun. Ask again without x-router-resume.",
+        )
+    except RecordNotKept:
+        _refuse(
+            409,
+            "resume_not_kept",
+            "This router keeps no text of any answer, so no stream of it can be resumed. Ask again "
+            "without x-router-resume.",
         )
     except RecordConflict:
         _refuse(409, "resume_conflict", "Another request is resuming this stream already.")

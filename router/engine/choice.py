@@ -36,10 +36,12 @@ class Retention:
     Args:
         completed_s: after the client got its finish.
         interrupted_s: after it did not: the window in which it may come back.
+        nothing: no text is kept at any time, so no stream can be resumed.
     """
 
     completed_s: float = 0.0
     interrupted_s: float = 120.0
+    nothing: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

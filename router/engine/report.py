@@ -120,6 +120,7 @@ class StreamReport:
         finish: the finish reason, or "".
         resumed_from: of a resumed stream, the delivered offset at which it started, else None.
         resumable: it was broken off, and its record is kept so that it can be resumed.
+        retained: text is kept at all; where none is, clients are told.
     """
 
     stream_id: str
@@ -138,6 +139,7 @@ class StreamReport:
     finish: str
     resumed_from: int | None = None
     resumable: bool = False
+    retained: bool = True
 
     @property
     def eventful(self) -> bool:
@@ -151,6 +153,7 @@ class StreamReport:
             **resumed,
             "stream_id": self.stream_id,
             "outcome": self.outcome,
+            **({} if self.retained else {"resumable": False}),
             "attempts": [one.to_wire() for one in self.attempts],
             "failovers": [one.to_wire() for one in self.failovers],
             "superseded": [list(span) for span in self.superseded],

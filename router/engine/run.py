@@ -344,7 +344,8 @@ class Run:
         return report
 
     def _end(self, outcome: str, *, finish: str) -> StreamReport:
-        resumable = self._stream.resumable and self._means.retention.interrupted_s > 0
+        kept = self._means.retention
+        resumable = self._stream.resumable and kept.interrupted_s > 0 and not kept.nothing
         self._stream.machine.break_off()
         report = self._report(outcome, finish=finish, resumable=resumable)
         self._stream.close_record(outcome, keep_s=self._means.retention.interrupted_s)
@@ -389,6 +390,7 @@ class Run:
             finish=finish,
             resumed_from=stream.resumed.plan.start if stream.resumed is not None else None,
             resumable=resumable,
+            retained=not self._means.retention.nothing,
         )
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from router.core.limits import Allowance
 from router.store.base import RecordStore
+from router.store.envelope import Envelopes, PlainEnvelopes
 from router.store.memory import TTL_S, MemoryRecordStore
+from router.store.nothing import NothingStore
+from router.store.options import RedisOptions
 
 if TYPE_CHECKING:
     from router.store.ledger_redis import RedisLedger
@@ -17,7 +20,13 @@ if TYPE_CHECKING:
 
 
 def make_store(
-    url: str | None, *, ttl_s: float = TTL_S, clock: Callable[[], float] = time.monotonic
+    url: str | None,
+    *,
+    ttl_s: float = TTL_S,
+    clock: Callable[[], float] = time.monotonic,
+    options: RedisOptions | None = None,
+    keys: Sequence[bytes] = (),
+    retains: bool = True,
 ) -> RecordStore:
     """The store that the configuration asks for.
 
@@ -26,15 +35,29 @@ def make_store(
         ttl_s: seconds that an open record outlives its last commit: the longest request plus the
             window in which it may be resumed.
         clock: seconds, monotonic; for the store in memory.
+        options: how Redis is connected to.
+        keys: what records are encrypted with in Redis: the first encrypts, each decrypts; none
+            leaves them as they are.
+        retains: records are kept at all.
 
     Raises:
-        ValueError: a URL of no kind that is known.
+        ValueError: a URL of no kind that is known, or a key of another size.
     """
+    if not retains:
+        return NothingStore()
     if url is None:
         return MemoryRecordStore(ttl_s=ttl_s, clock=clock)
     from router.store.redis import RedisRecordStore  # noqa: PLC0415 - 0.1 s that memory need not pay
 
-    return RedisRecordStore(url, ttl_s=ttl_s)
+    return RedisRecordStore(url, ttl_s=ttl_s, options=options, envelopes=_envelopes(keys))
+
+
+def _envelopes(keys: Sequence[bytes]) -> Envelopes:
+    if not keys:
+        return PlainEnvelopes()
+    from router.store.cipher import SealedEnvelopes  # noqa: PLC0415 - as above
+
+    return SealedEnvelopes(keys)
 
 
 class Shared(NamedTuple):
@@ -49,7 +72,9 @@ class Shared(NamedTuple):
     notices: Notices
 
 
-def make_shared(url: str | None, *, max_rows: int, keep_s: float) -> Shared | None:
+def make_shared(
+    url: str | None, *, max_rows: int, keep_s: float, options: RedisOptions | None = None
+) -> Shared | None:
     """What the configuration's Redis lets replicas share.
 
     On connections of its own: a long search of the books holds up no record.
@@ -58,6 +83,7 @@ def make_shared(url: str | None, *, max_rows: int, keep_s: float) -> Shared | No
         url: of a Redis, or None where there is nothing to share.
         max_rows: bound on the rows.
         keep_s: how long a row is kept, in seconds.
+        options: how Redis is connected to.
 
     Raises:
         ValueError: a URL of no kind that is known.
@@ -66,17 +92,18 @@ def make_shared(url: str | None, *, max_rows: int, keep_s: float) -> Shared | No
         return None
     from router.store import ledger_redis, notices, redis  # noqa: PLC0415 - as above
 
-    link = redis.RedisLink(
-        url,
-        command_timeout_s=redis.COMMAND_TIMEOUT_S,
-        connect_timeout_s=redis.CONNECT_TIMEOUT_S,
-    )
+    link = redis.RedisLink(url, options=options)
     ledger = ledger_redis.RedisLedger(link, max_rows=max_rows, keep_s=keep_s)
     return Shared(ledger, notices.Notices(link))
 
 
 def make_limiter(
-    url: str | None, allowance: Allowance, *, lease_s: float, clock: Callable[[], float]
+    url: str | None,
+    allowance: Allowance,
+    *,
+    lease_s: float,
+    clock: Callable[[], float],
+    options: RedisOptions | None = None,
 ) -> Limiter | None:
     """Where the limits per API key are counted.
 
@@ -85,6 +112,7 @@ def make_limiter(
         allowance: of each key.
         lease_s: longest life of a stream, in seconds.
         clock: seconds, monotonic.
+        options: how Redis is connected to.
 
     Returns:
         None where nothing is limited.
@@ -97,9 +125,5 @@ def make_limiter(
         return limits.MemoryLimiter(allowance, clock)
     from router.store import redis  # noqa: PLC0415 - as above
 
-    link = redis.RedisLink(
-        url,
-        command_timeout_s=redis.COMMAND_TIMEOUT_S,
-        connect_timeout_s=redis.CONNECT_TIMEOUT_S,
-    )
+    link = redis.RedisLink(url, options=options)
     return limits.RedisLimiter(link, allowance, lease_s=lease_s, clock=clock)

@@ -10,11 +10,13 @@ is not kept; how the waiting text relates to what the store holds is a `Fit`:
        \\--caught up-- BEHIND
 
 A stream that lost text is first marked stale in the store. If its owner gave a `source` (a way to
-ask for the whole committed text), the missing piece is then appended and the mark taken off.
+ask for the whole committed text), that is then put in the place of what is there, and the mark
+taken off: whole, as what is sealed frame by frame can only be read from its first frame on.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -24,6 +26,7 @@ import msgspec
 
 from router.store.base import Record, RecordHead
 from router.store.codec import encode_head, encode_meta, encode_text
+from router.store.envelope import Envelope, Plain
 
 WHEREVER = -1
 """`Write.at_chars` of a write that only marks the record stale (and may close it)."""
@@ -52,13 +55,17 @@ class Write(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Args:
         stream_id: whose record.
         epoch: the writer's fencing number.
-        head: the head as JSON if the record may have to be created, else empty.
+        writer: the number that tells it from another one to whom the same epoch was given.
+        head: the head, wrapped, if the record may have to be created, else empty.
+        seal: name of the seal of a record that is created, "" for none.
         at_chars: characters that the record must hold, or `WHEREVER`.
-        at_bytes: the same in bytes.
-        delta: text to append.
+        at_bytes: the same in bytes, as they are stored.
+        delta: text to append, wrapped.
+        plain: the same as it was, kept for as long as the store may say that the record is gone.
+        anew: `delta` is the whole text, in the place of what is there.
         chars: characters that the owner has committed with this.
         boundaries: commits so far, these included.
-        meta: facts as JSON, or empty to leave them.
+        meta: facts, wrapped, or empty to leave them.
         outcome: how the stream ended, or "".
         keep_ms: milliseconds that a closed record is kept; 0 deletes it.
         mends: the record is whole with this; a stale mark is taken off. Others leave the mark, so
@@ -70,10 +77,14 @@ class Write(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     stream_id: str
     epoch: int
+    writer: str
     head: bytes
+    seal: str
     at_chars: int
     at_bytes: int
     delta: bytes
+    plain: bytes
+    anew: bool
     chars: int
     boundaries: int
     meta: bytes
@@ -103,6 +114,10 @@ class Tally:
         reconnects: times that the store answered again after failures.
         forgotten: streams put out of a full queue.
         evicted: records put out of a full memory.
+        deferred: commands that the store could not take just then, of batches whose others it took.
+        reads_failed: reads that the store did not answer.
+        reads_refused: reads that were not tried, as those before them had failed.
+        circuit_opened: times that this began.
     """
 
     commits_queued: int = 0
@@ -119,10 +134,19 @@ class Tally:
     reconnects: int = 0
     forgotten: int = 0
     evicted: int = 0
+    deferred: int = 0
+    reads_failed: int = 0
+    reads_refused: int = 0
+    circuit_opened: int = 0
 
     def as_dict(self) -> dict[str, int]:
         """Name to count."""
         return {name: getattr(self, name) for name in self.__slots__}
+
+
+def new_writer() -> str:
+    """A number for a writer: 64 random bits."""
+    return secrets.token_hex(8)
 
 
 class Backlog:
@@ -131,23 +155,35 @@ class Backlog:
     Args:
         head: what was known at opening.
         tally: the store's counts.
+        envelope: wraps what is sent; of a record that was taken over, at the end of its text.
+        writer: the writer's number, as the takeover left it in the record; a new one by default.
         resumed: the record that was taken over, or None for a new one.
     """
 
     __slots__ = (
-        "_commits", "_create", "_end", "_fit", "_from_bytes",
+        "_commits", "_create", "_end", "_envelope", "_fit",
         "_from_chars", "_head", "_held", "_mends", "_meta", "_meta_due",
         "_parts", "_recoveries", "_repeated", "_size", "_tally", "_under_way", "boundaries",
         "chars", "epoch", "fenced", "head", "on_fenced", "on_wire", "over", "source", "weight",
+        "writer",
     )  # fmt: skip
 
-    def __init__(self, head: RecordHead, tally: Tally, *, resumed: Record | None = None) -> None:
+    def __init__(
+        self,
+        head: RecordHead,
+        tally: Tally,
+        *,
+        envelope: Envelope | None = None,
+        writer: str | None = None,
+        resumed: Record | None = None,
+    ) -> None:
         self.head = head
-        self._head = encode_head(head)
+        self.writer = writer or new_writer()
+        self._envelope = envelope or Plain()
+        self._head = self._envelope.wrap("head", encode_head(head))
         self._tally = tally
         self.epoch = resumed.epoch if resumed else 1
         self.chars = self._from_chars = len(resumed.text) if resumed else 0
-        self._from_bytes = len(encode_text(resumed.text)) if resumed else 0
         self.boundaries = resumed.boundaries if resumed else 0
         self._create = resumed is None
         self._mends = resumed is not None and resumed.stale
@@ -255,34 +291,43 @@ class Backlog:
 
     def _next(self) -> Write:
         if self._end and self._end[1] == 0:
-            return self._write(WHEREVER, 0, b"")
+            return self._write(WHEREVER, b"")
         if self._fit is Fit.BEHIND:
             return self._catch_up()
         if self._fit is Fit.FOLLOWS:
-            write = self._write(self._from_chars, self._from_bytes, b"".join(self._parts))
-            self._from_chars, self._from_bytes = self.chars, self._from_bytes + len(write.delta)
+            write = self._write(self._from_chars, b"".join(self._parts))
+            self._from_chars = self.chars
             return write
         can_mend = self._fit is Fit.UNKNOWN and self.source is not None
-        return self._write(WHEREVER, 0, b"", closing=not can_mend)
+        return self._write(WHEREVER, b"", closing=not can_mend)
 
-    def _write(self, at_chars: int, at_bytes: int, delta: bytes, *, closing: bool = True) -> Write:
+    def _write(
+        self, at_chars: int, text: bytes, *, anew: bool = False, closing: bool = True
+    ) -> Write:
         outcome, keep_ms = self._end if self._end and closing else ("", 0)
         appends = at_chars != WHEREVER
         due = appends and (self._meta_due or self._create)
         self._meta_due = False
+        if anew or at_chars == 0:
+            self._envelope.restart()
+        at_bytes = self._envelope.size
         return Write(
             stream_id=self.head.stream_id,
             epoch=self.epoch,
+            writer=self.writer,
             head=self._head if self._create else b"",
+            seal=self._envelope.seal,
             at_chars=at_chars,
             at_bytes=at_bytes,
-            delta=delta,
+            delta=self._envelope.append(text),
+            plain=text,
+            anew=anew,
             chars=self.chars,
             boundaries=self.boundaries,
-            meta=self._meta if due else b"",
+            meta=self._envelope.wrap("meta", self._meta) if due and self._meta else b"",
             outcome=outcome,
             keep_ms=keep_ms,
-            mends=self._fit is Fit.BEHIND or (self._mends and bool(delta)),
+            mends=self._fit is Fit.BEHIND or (self._mends and bool(text)),
             repeated=self._repeated,
             commits=self._commits,
         )
@@ -291,10 +336,9 @@ class Backlog:
         text = self._ask_source()
         if len(text) < self.chars:
             self.source, self._fit = None, Fit.UNKNOWN
-            return self._write(WHEREVER, 0, b"")
+            return self._write(WHEREVER, b"")
         self._meta_due = bool(self._meta)
-        at_bytes = len(encode_text(text[: self._held]))
-        return self._write(self._held, at_bytes, encode_text(text[self._held :]))
+        return self._write(self._held, encode_text(text), anew=True)
 
     def _ask_source(self) -> str:
         try:
@@ -324,15 +368,15 @@ class Backlog:
         if write.chars == self.chars:
             self._fit = Fit.FOLLOWS
             self._tally.recovered += 1
-            self._from_chars, self._from_bytes = self.chars, write.at_bytes + len(write.delta)
+            self._from_chars = self.chars
 
     def _missing(self, write: Write) -> None:
         self._create = True
         if self._fit is Fit.FOLLOWS and write.at_chars == 0:
-            self._parts.insert(0, write.delta)
-            self._size += len(write.delta)
+            self._parts.insert(0, write.plain)
+            self._size += len(write.plain)
             self._commits += write.commits
-            self._from_chars = self._from_bytes = 0
+            self._from_chars = 0
         else:
             fit = Fit.BEHIND if self.source else Fit.UNKNOWN
             self._lose(fit, commits=self._commits + write.commits)

@@ -7,7 +7,7 @@ boundaries, and only by appending.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -121,6 +121,7 @@ class RecordStore(Protocol):
 
         Raises:
             RecordNotFound: no such record.
+            RecordNotKept: no record is ever kept.
             RecordCorrupt: it cannot be read.
             RecordUnavailable: the store does not answer.
         """
@@ -132,6 +133,7 @@ class RecordStore(Protocol):
         Raises:
             RecordConflict: another took it first.
             RecordNotFound: no such record.
+            RecordNotKept: no record is ever kept.
             RecordCorrupt: it cannot be read.
             RecordUnavailable: the store does not answer.
         """
@@ -140,4 +142,9 @@ class RecordStore(Protocol):
     @property
     def stats(self) -> Mapping[str, int]:
         """Counters: commits queued, sent, dropped, fenced; queue length; reconnects."""
+        ...
+
+    @property
+    def advice(self) -> Sequence[str]:
+        """What about the backend is not as it should be, as sentences for its owner."""
         ...

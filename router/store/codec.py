@@ -14,6 +14,7 @@ import msgspec
 
 from router.errors import RecordCorrupt
 from router.store.base import Record, RecordHead
+from router.store.envelope import Envelope, Envelopes
 
 FORMAT = "1"
 """Version of the layout; a record with another one is refused, never guessed at."""
@@ -61,34 +62,53 @@ def encode_meta(meta: Mapping[str, Any]) -> bytes:
     return json.dumps(meta, separators=(",", ":")).encode()
 
 
-def decode_record(stream_id: str, fields: Mapping[bytes, bytes], raw: bytes) -> Record:
+def decode_record(
+    stream_id: str, fields: Mapping[bytes, bytes], raw: bytes, envelopes: Envelopes
+) -> tuple[Record, Envelope]:
     """A record from what the store held.
 
     Args:
         stream_id: the id that was asked for.
         fields: the state hash.
-        raw: the text's bytes.
+        raw: the text's bytes, as they are stored.
+        envelopes: unwrap them.
+
+    Returns:
+        The record, and its envelope: at the end of the text, for whoever goes on.
 
     Raises:
-        RecordCorrupt: another version's, a foreign value, or one that lost a part.
+        RecordCorrupt: another version's, a foreign value, one that lost a part, or one whose seal
+            cannot be opened.
     """
     _check_format(stream_id, fields)
-    chars, size = _number(stream_id, fields, b"chars"), _number(stream_id, fields, b"bytes")
-    text = _read(stream_id, "text", raw, lambda data: data.decode("utf-8", "surrogatepass"))
-    if len(raw) != size or len(text) != chars:
-        raise RecordCorrupt(
-            f"record {stream_id}: the text has {len(text)} characters in {len(raw)} bytes, "
-            f"its state says {chars} in {size}"
-        )
+    envelope = envelopes.of(stream_id, fields)
+    text = _text(stream_id, fields, raw, envelope)
+    meta = fields.get(b"meta", b"")
     return Record(
-        head=_head(stream_id, fields.get(b"head", b"")),
+        head=_head(stream_id, envelope.unwrap("head", fields.get(b"head", b""))),
         epoch=_number(stream_id, fields, b"epoch"),
         text=text,
         boundaries=_number(stream_id, fields, b"boundaries"),
         outcome=_read(stream_id, "outcome", fields.get(b"outcome", b""), bytes.decode),
         stale=fields.get(b"stale", b"0") != b"0",
-        meta=decode_meta(stream_id, fields.get(b"meta", b"")),
+        meta=decode_meta(stream_id, envelope.unwrap("meta", meta) if meta else b""),
+    ), envelope
+
+
+def _text(stream_id: str, fields: Mapping[bytes, bytes], raw: bytes, envelope: Envelope) -> str:
+    chars, size = _number(stream_id, fields, b"chars"), _number(stream_id, fields, b"bytes")
+    if len(raw) != size:
+        raise RecordCorrupt(
+            f"record {stream_id}: the text has {len(raw)} bytes, its state says {size}"
+        )
+    text: str = _read(
+        stream_id, "text", envelope.read(raw), lambda data: data.decode("utf-8", "surrogatepass")
     )
+    if len(text) != chars:
+        raise RecordCorrupt(
+            f"record {stream_id}: the text has {len(text)} characters, its state says {chars}"
+        )
+    return text
 
 
 def decode_meta(stream_id: str, raw: bytes) -> dict[str, Any]:
@@ -108,8 +128,10 @@ def _check_format(stream_id: str, fields: Mapping[bytes, bytes]) -> None:
     if found is None:
         raise RecordCorrupt(f"record {stream_id}: a foreign hash lies under its key")
     if found != FORMAT.encode():
+        newer = found.isdigit() and int(found[:20]) > int(FORMAT)
         raise RecordCorrupt(
-            f"record {stream_id}: written in format {found[:20]!r}, this version reads {FORMAT}"
+            f"record {stream_id}: written by {'a newer' if newer else 'another'} version of the "
+            f"router, in format {found[:20]!r}; this one reads {FORMAT}"
         )
 
 

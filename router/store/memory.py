@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -140,8 +140,13 @@ class MemoryRecordStore:
     @property
     def stats(self) -> Mapping[str, int]:
         """The counts; the queue is always empty."""
-        held = {"records": len(self._entries), "record_bytes": self._bytes}
+        held = {"records": len(self._entries), "record_bytes": self._bytes, "circuit_open": 0}
         return self._tally.as_dict() | {"queue_streams": 0, "queue_bytes": 0} | held
+
+    @property
+    def advice(self) -> Sequence[str]:
+        """There is no backend."""
+        return ()
 
     def open(self, head: RecordHead) -> MemoryRecordWriter:
         """Begin a record.

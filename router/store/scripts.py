@@ -2,8 +2,13 @@
 
 A record is two keys with one hash tag, so that a Cluster keeps them on one node:
 
-    router:{<stream_id>}:state   hash: v head epoch chars bytes boundaries stale meta outcome
-    router:{<stream_id>}:text    string: the committed text, UTF-8
+    router:{<stream_id>}:state   hash: v seal head epoch writer chars bytes boundaries stale meta
+                                       outcome
+    router:{<stream_id>}:text    string: the committed text, UTF-8, or its sealed frames
+
+The epoch counts takeovers; the writer is a number that each owner makes up. Where Redis itself
+fails over to a replica that lagged, a takeover may be lost and its epoch given away again: the
+writer tells the two apart, so that no two of them ever append to one text.
 
 `WRITE` does everything a stream's owner ever does, so that whatever has piled up for a stream
 (opening, commits, end) is one command. Redis 6 and newer; no functions, no script flags.
@@ -20,15 +25,18 @@ FOREIGN_TYPE = "WRONGTYPE"
 
 WRITE = """
 local state, text = KEYS[1], KEYS[2]
-local epoch, head, at_chars, at_bytes, delta = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local chars, bytes, boundaries, meta = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
-local outcome, life_ms, remove, mends = ARGV[10], ARGV[11], ARGV[12], ARGV[13]
+local epoch, writer, head, seal = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local at_chars, at_bytes, delta, anew = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
+local chars, bytes, boundaries, meta = ARGV[9], ARGV[10], ARGV[11], ARGV[12]
+local outcome, life_ms, remove, mends = ARGV[13], ARGV[14], ARGV[15], ARGV[16]
 local FENCED, MISSING, FOREIGN, MISMATCH = -1, -2, -3, -10
 
-local held = redis.call('HMGET', state, 'v', 'epoch', 'chars', 'bytes', 'boundaries', 'gone')
+local held = redis.call('HMGET', state, 'v', 'epoch', 'chars', 'bytes', 'boundaries', 'gone',
+                        'writer')
 if held[1] then
   if held[1] ~= '1' or not tonumber(held[2]) then return FOREIGN end
   if held[6] or tonumber(held[2]) > tonumber(epoch) then return FENCED end
+  if held[2] == epoch and held[7] ~= writer then return FENCED end
 elseif redis.call('EXISTS', state) == 1 then
   return FOREIGN
 end
@@ -47,18 +55,20 @@ end
 if not (held[1] and held[2] == epoch and redis.call('STRLEN', text) == tonumber(held[4])) then
   if head == '' then return MISSING end
   redis.call('DEL', state, text)
-  redis.call('HSET', state, 'v', '1', 'head', head, 'epoch', epoch,
+  redis.call('HSET', state, 'v', '1', 'head', head, 'epoch', epoch, 'writer', writer,
              'chars', '0', 'bytes', '0', 'boundaries', '0', 'stale', '0')
+  if seal ~= '' then redis.call('HSET', state, 'seal', seal) end
   held = {'1', epoch, '0', '0', '0'}
 end
 
-if at_chars == '-1' or not ((held[3] == at_chars and held[4] == at_bytes)
+if at_chars == '-1' or not ((held[3] == at_chars and (anew ~= '' or held[4] == at_bytes))
     or (held[3] == chars and held[4] == bytes and held[5] == boundaries)) then
   if tonumber(chars) > tonumber(held[3]) then redis.call('HSET', state, 'stale', '1') end
   if at_chars ~= '-1' then return MISMATCH - tonumber(held[3]) end
   chars = held[3]
 elseif held[3] == at_chars then
   if delta ~= '' then
+    if anew ~= '' then redis.call('DEL', text) end
     redis.call('APPEND', text, delta)
     redis.call('HSET', state, 'chars', chars, 'bytes', bytes, 'boundaries', boundaries)
   end
@@ -77,19 +87,25 @@ return {redis.call('HGETALL', KEYS[1]), redis.call('GET', KEYS[2])}
 
 TAKEOVER = """
 local state, text = KEYS[1], KEYS[2]
-local expected, life_ms = ARGV[1], ARGV[2]
+local expected, writer, seals, life_ms = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local found = {redis.call('HGETALL', state), redis.call('GET', text), 0}
-local held = redis.call('HMGET', state, 'v', 'epoch', 'bytes', 'gone')
+local held = redis.call('HMGET', state, 'v', 'epoch', 'bytes', 'gone', 'writer', 'seal')
 local sound = held[1] == '1' and not held[4] and redis.call('STRLEN', text) == tonumber(held[3])
+  and string.find(seals, ' ' .. (held[6] or '') .. ' ', 1, true)
+local next_epoch = string.format('%d', tonumber(expected) + 1)
 if sound and held[2] == expected then
-  redis.call('HSET', state, 'epoch', string.format('%d', tonumber(expected) + 1))
+  redis.call('HSET', state, 'epoch', next_epoch, 'writer', writer)
   redis.call('HDEL', state, 'outcome')
   redis.call('PEXPIRE', state, life_ms)
   redis.call('PEXPIRE', text, life_ms)
   found[3] = 1
+elseif sound and held[2] == next_epoch and held[5] == writer then
+  found[3] = 1
 end
 return found
 """
+"""Repeated by the same writer, it changes nothing and succeeds again. Whoever cannot read the
+record (`seals` are the names of the seals that it can) fences nobody out."""
 
 
 class Script:
@@ -112,22 +128,25 @@ def keys(stream_id: str) -> tuple[str, str]:
 
 
 def write_args(write: Write, ttl_ms: int) -> tuple[str | bytes | int, ...]:
-    """`WRITE`'s keys and arguments for one write.
+    """`WRITE`'s arguments for one write.
 
     Args:
         write: what is to be done.
         ttl_ms: life of a record that is not closed, in milliseconds.
     """
     life_ms = write.keep_ms if write.outcome and write.keep_ms else ttl_ms
+    at_bytes = 0 if write.anew else write.at_bytes
     return (
-        *keys(write.stream_id),
         write.epoch,
+        write.writer,
         write.head,
+        write.seal,
         write.at_chars,
-        write.at_bytes,
+        at_bytes,
         write.delta,
+        "1" if write.anew else "",
         write.chars,
-        write.at_bytes + len(write.delta),
+        at_bytes + len(write.delta),
         write.boundaries,
         write.meta,
         write.outcome,

@@ -73,6 +73,8 @@ class WriteQueue:
         self._heavy: dict[Backlog, None] = {}
         self._bytes = 0
         self._failures = 0
+        self._troubled = False
+        self._stuck: set[Backlog] = set()
         self._overflowing = False
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
@@ -138,7 +140,7 @@ class WriteQueue:
     async def _flush(self) -> bool:
         batch = self._next_batch()
         try:
-            answers = await self._send([write for _, write in batch]) if batch else ()
+            answers = list(await self._send([write for _, write in batch])) if batch else []
         except RecordUnavailable as exc:
             self._failed(str(exc))
             answers = [LATER] * len(batch)
@@ -146,14 +148,29 @@ class WriteQueue:
             self._failed(repr(exc))
             answers = [LATER] * len(batch)
         else:
-            if LATER in answers:
+            if answers and all(answer == LATER for answer in answers):
                 self._failed("the store cannot write now")
         finally:
             for backlog, _ in batch:
                 backlog.on_wire = False
         for (backlog, _), answer in zip(batch, answers, strict=True):
             self._settle(backlog, answer)
-        return LATER not in answers
+        stuck = [b for (b, _), answer in zip(batch, answers, strict=True) if answer == LATER]
+        if stuck and len(stuck) == len(batch):
+            return False
+        self._defer(stuck)
+        return True
+
+    def _defer(self, stuck: Sequence[Backlog]) -> None:
+        """The others of their batch were written: let these wait at the end of the line."""
+        self._tally.deferred += len(stuck)
+        for backlog in stuck:
+            if backlog in self._dirty:
+                del self._dirty[backlog]
+                self._dirty[backlog] = None
+        if stuck and not self._troubled:
+            self._troubled = True
+            self._log.warning("record: %d streams are not written for now", len(stuck))
 
     def _next_batch(self) -> list[tuple[Backlog, Write]]:
         batch: list[tuple[Backlog, Write]] = []
@@ -173,29 +190,36 @@ class WriteQueue:
         return batch
 
     def _settle(self, backlog: Backlog, answer: int) -> None:
-        if answer != LATER:
+        if answer == LATER:
+            if backlog in self._dirty:  # not put out meanwhile
+                self._stuck.add(backlog)
+        else:
             backlog.settle(answer)
-            self._remove(backlog)
+            # Not removed and put back: whoever waits in `flushed` would be woken in between.
+            self._dirty.pop(backlog, None)
+            self._stuck.discard(backlog)
             if backlog.has_work:
                 self._dirty[backlog] = None
-                self._idle.clear()
-                self._wake.set()
+            else:
+                self._remove(backlog)
             if backlog.fenced and backlog.on_fenced:
                 asyncio.get_running_loop().call_soon(backlog.on_fenced)
                 backlog.on_fenced = None
         self._weigh(backlog)
 
     def _answered(self) -> None:
-        if self._failures:
-            self._tally.reconnects += 1
-            self._log.warning("record: the store answers again, %d streams wait", len(self._dirty))
         self._failures = 0
         self._overflowing = False
+        if self._troubled and not self._stuck:
+            self._troubled = False
+            self._tally.reconnects += 1
+            self._log.warning("record: the store answers again, %d streams wait", len(self._dirty))
 
     def _failed(self, reason: str) -> None:
         self._tally.failures += 1
         self._failures += 1
-        if self._failures == 1:
+        if not self._troubled:
+            self._troubled = True
             self._log.warning("record: not written for now, streams go on: %s", reason)
 
     async def _pause(self) -> None:
@@ -210,6 +234,7 @@ class WriteQueue:
 
     def _remove(self, backlog: Backlog) -> None:
         self._dirty.pop(backlog, None)
+        self._stuck.discard(backlog)
         if not self._dirty:
             self._wake.clear()
             self._idle.set()

@@ -10,7 +10,9 @@ from redis import asyncio as aioredis
 from support.redis_servers import BINARY, RedisServer, free_port
 
 from router.store.base import RecordHead
+from router.store.link import RedisLink
 from router.store.redis import RedisRecordStore
+from router.store.topology import Alone, Node
 from router.store.writebehind import QueueLimits
 
 
@@ -20,7 +22,15 @@ async def raw(client: aioredis.Redis, *command: str | int) -> object:
     return reply
 
 
-__all__ = ["BINARY", "QUICK", "MakeStore", "RedisServer", "free_port", "new_head", "raw"]
+def node_of(link: RedisLink) -> Node:
+    """The one server of a link that has one."""
+    assert isinstance(link._topology, Alone)
+    return link._topology._node
+
+
+__all__ = [
+    "BINARY", "QUICK", "MakeStore", "RedisServer", "free_port", "new_head", "node_of", "raw",
+]  # fmt: skip
 
 QUICK = QueueLimits(linger_s=0, backoff_min_s=0.01, backoff_max_s=0.05, close_timeout_s=0.5)
 """Limits that keep a test short; what they bound is tested as it is."""

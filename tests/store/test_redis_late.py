@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
-from record_kit import RedisServer
+from record_kit import RedisServer, node_of
 from redis import asyncio as aioredis
 
 from router.store.backlog import FENCED, MISMATCH, MISSING, Backlog, Tally, Write
 from router.store.base import Record, RecordHead
 from router.store.codec import decode_record
-from router.store.redis import RedisLink
+from router.store.envelope import PlainEnvelopes
+from router.store.link import RedisLink
 from router.store.scripts import LOAD, Script, keys
 
 pytestmark = pytest.mark.redis
@@ -47,7 +48,7 @@ class Bench:
     async def record(self) -> Record:
         fields, raw = await self.link.call(Script(LOAD), self.head.stream_id)
         state = dict(zip(fields[::2], fields[1::2], strict=True))
-        return decode_record(self.head.stream_id, state, raw or b"")
+        return decode_record(self.head.stream_id, state, raw or b"", PlainEnvelopes())[0]
 
 
 @pytest.fixture
@@ -119,7 +120,7 @@ async def test_a_late_command_finds_a_tombstone(bench: Bench) -> None:
     bench.backlog.close("completed", 0)
     await bench.settle()
     assert await bench.send(late) == FENCED
-    assert await bench.link._reader.exists(keys(bench.head.stream_id)[1]) == 0
+    assert await node_of(bench.link).reader.exists(keys(bench.head.stream_id)[1]) == 0
     fields, _ = await bench.link.call(Script(LOAD), bench.head.stream_id)
     assert set(fields[::2]) == {b"v", b"epoch", b"gone"}
 
@@ -129,7 +130,7 @@ async def test_no_tombstone_without_need(bench: Bench) -> None:
     await bench.settle()
     bench.backlog.close("completed", 0)
     await bench.settle()
-    assert await bench.link._reader.exists(*keys(bench.head.stream_id)) == 0
+    assert await node_of(bench.link).reader.exists(*keys(bench.head.stream_id)) == 0
 
 
 async def test_an_end_that_was_dropped_unsent_is_sent_if_its_opening_may_have_been(
@@ -143,16 +144,16 @@ async def test_an_end_that_was_dropped_unsent_is_sent_if_its_opening_may_have_be
     assert await bench.send(late) == 7
     await bench.settle()
     assert bench.backlog.over
-    assert await bench.link._reader.exists(keys(bench.head.stream_id)[1]) == 0
+    assert await node_of(bench.link).reader.exists(keys(bench.head.stream_id)[1]) == 0
 
 
 async def test_a_commit_to_nothing_makes_nothing(bench: Bench) -> None:
     await bench.settle()
-    await bench.link._reader.delete(*keys(bench.head.stream_id))
+    await node_of(bench.link).reader.delete(*keys(bench.head.stream_id))
     bench.commit("One.")
     write = bench.take()
     assert await bench.send(write) == MISSING
-    assert await bench.link._reader.exists(*keys(bench.head.stream_id)) == 0
+    assert await node_of(bench.link).reader.exists(*keys(bench.head.stream_id)) == 0
     bench.backlog.settle(MISSING)
     await bench.settle()
     assert (await bench.record()).text == "One."

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
-from record_kit import QUICK, MakeStore, RedisServer, new_head, raw
+from record_kit import QUICK, MakeStore, RedisServer, new_head, node_of, raw
 from redis import asyncio as aioredis
 
 from router.errors import RecordCorrupt, RecordNotFound
@@ -189,7 +189,7 @@ async def test_what_redis_holds(
     assert await redis_client.get(text) == "Grüße.".encode()
     fields = await redis_client.hgetall(state)
     assert set(fields) == {
-        b"v", b"head", b"epoch", b"chars", b"bytes", b"boundaries", b"stale", b"meta",
+        b"v", b"head", b"epoch", b"writer", b"chars", b"bytes", b"boundaries", b"stale", b"meta",
     }  # fmt: skip
     assert (fields[b"chars"], fields[b"bytes"], fields[b"meta"]) == (b"6", b"8", b'{"tried":["a"]}')
     for key in (state, text):
@@ -352,7 +352,7 @@ async def test_a_text_that_was_evicted_under_a_live_stream(
 
 async def test_hiredis_parses(redis_server: RedisServer) -> None:
     link = RedisLink(redis_server.url, command_timeout_s=1, connect_timeout_s=1)
-    pool = link._writer.connection_pool
+    pool = node_of(link).writer.connection_pool
     connection = await pool.get_connection()  # type: ignore[no-untyped-call] # the client's
     assert "Hiredis" in type(connection._parser).__name__
     await pool.release(connection)
