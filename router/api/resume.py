@@ -179,7 +179,7 @@ def _check(record: Record, facts: Facts, asker: Asker, wanted: _Wanted) -> None:
 
 
 def _check_offset(record: Record, facts: Facts, received: int) -> None:
-    most = max(delivered_at(len(record.text), facts.superseded), facts.received)
+    most = max(delivered_at(len(record.text), facts.superseded), facts.start)
     if received > most + MAX_FRAGMENT_CHARS and not record.stale:
         _refuse(
             400,

@@ -21,7 +21,7 @@ class Facts:
     Args:
         epoch: of the writer that wrote this.
         part: name of that writer's response, whose delivered offsets `superseded` speaks of.
-        received: characters that its client had when it began.
+        start: delivered offset from which it went on: what its client had up to there is true.
         superseded: delivered ranges that are no part of the text.
         tool_call: a part of a tool call was delivered, or the provider ran a tool.
         sealed: something was delivered that no other provider can take up.
@@ -32,7 +32,7 @@ class Facts:
 
     epoch: int = 1
     part: str = ""
-    received: int = 0
+    start: int = 0
     superseded: Sequence[tuple[int, int]] = ()
     tool_call: bool = False
     sealed: bool = False
@@ -45,8 +45,8 @@ class Facts:
 
         They are one writer's. Did the client's last response come from another, they say nothing of
         what came with that: the one that wrote them never reached the client, or the record has
-        lost what a later one wrote, or never got it. What the client had when their writer began is
-        common to all.
+        lost what a later one wrote, or never got it. What their writer went on from is common to
+        all.
 
         Args:
             received: characters that the client has.
@@ -57,7 +57,7 @@ class Facts:
             At most `received`.
         """
         ours = part == self.part if part is not None else epoch == self.epoch
-        return received if ours else min(received, self.received)
+        return received if ours else min(received, self.start)
 
     def to_meta(self) -> dict[str, object]:
         """As a record's meta."""
@@ -65,7 +65,7 @@ class Facts:
         return {
             "epoch": self.epoch,
             "part": self.part,
-            "received": self.received,
+            "start": self.start,
             "superseded": [list(span) for span in self.superseded],
             "tool_call": self.tool_call,
             "sealed": self.sealed,
@@ -89,7 +89,7 @@ def facts_of(record: Record) -> Facts:
         facts = Facts(
             epoch=_count(meta, "epoch", 1),
             part=str(meta.get("part", "")),
-            received=_count(meta, "received", 0),
+            start=_count(meta, "start", 0),
             superseded=tuple((int(start), int(end)) for start, end in meta.get("superseded", ())),
             tool_call=bool(meta.get("tool_call")),
             sealed=bool(meta.get("sealed")),

@@ -498,7 +498,7 @@ class Stream:
         return Facts(
             epoch=self._record.epoch if self._record is not None else 1,
             part=self._part,
-            received=self.resumed.plan.received if self.resumed is not None else 0,
+            start=self.resumed.plan.start if self.resumed is not None else 0,
             superseded=tuple(self.machine.superseded),
             tool_call=self._called,
             sealed=bool(self._intake.sealed),
