@@ -9,10 +9,10 @@ LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-h
 	--no-emit-index-url --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test scenarios lint format bench lock schema clean
+.PHONY: help setup demo test test-clients scenarios lint format bench lock schema clean
 
 help: ## Tell what there is
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 setup: $(STAMP) ## Make .venv with exact versions, and this package in it
 
@@ -31,6 +31,15 @@ test: $(STAMP) ## Run the tests (ARGS="-k word" narrows them)
 	@tools/system-package "a Redis server" "command -v redis-server" redis-server redis redis redis
 	@tools/real-model $(BIN)/python >/dev/null || test $$? -eq 3
 	@$(BIN)/pytest $(ARGS)
+
+# What they need is put into .venv beside the rest, at versions that do not move anything there.
+test-clients: $(VENV)/.clients ## Run the clients that people use through 500 faults each (ARGS="…")
+	@SEAM_CLIENTS=1 $(BIN)/pytest tests/clients $(ARGS)
+
+$(VENV)/.clients: $(STAMP) requirements-clients.lock tests/clients/package-lock.json
+	@$(PIP) install --require-hashes -r requirements-clients.lock
+	@tools/npm $(BIN)/python tests/clients ci
+	@touch $@
 
 scenarios: $(STAMP) ## Play the sixteen failover scenarios in real time (about 100 s), print the table
 	@SEAM_REAL_TIME=1 PYTHONPATH=tests $(BIN)/python tests/scenarios/scenario_table.py
@@ -54,6 +63,7 @@ lock: ## Write the locks anew (needs uv)
 	$(LOCK) pyproject.toml --group dev --all-extras -o requirements.lock
 	$(LOCK) pyproject.toml --all-extras -c requirements.lock -o requirements-runtime.lock
 	$(LOCK) --group build -c requirements.lock -o requirements-build.lock
+	$(LOCK) --group clients -c requirements.lock -o requirements-clients.lock
 
 schema: $(STAMP) ## Write docs/config.schema.json anew
 	@$(BIN)/router schema > docs/config.schema.json
