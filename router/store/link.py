@@ -140,20 +140,31 @@ class RedisLink:
             for write in writes
             for names in (keys(write.stream_id),)
         ]
-        replies = await self._exchange(calls, writing=True)
+        replies = await self._exchange(calls, self._deadline(), writing=True)
         answers = [_answer(reply) for reply in replies]
         if answers and all(answer == LATER for answer in answers):
             _given(replies[0])
         return answers
 
     async def call(self, script: Script, stream_id: str, *args: str | int) -> list[Any]:
-        """Run one script on a record.
+        """Run one script on a record, once more if the server that was believed is not there.
+
+        Args:
+            script: of ours; a repetition does no harm.
+            stream_id: whose record.
+            args: its arguments.
 
         Raises:
             RecordUnavailable: no answer, or not in time.
             RecordCorrupt: a foreign type under our key.
         """
-        reply: list[Any] = await self.run(script, keys(stream_id), *args)
+        on = keys(stream_id)
+        calls = [Call(on[0], (2, *on, *args), script)]
+        deadline = self._deadline()
+        replies = await self._exchange(calls, deadline)
+        if isinstance(replies[0], _Lost):
+            replies = await self._exchange(calls, deadline)
+        reply: list[Any] = _checked(replies[0], on[0])
         return reply
 
     async def run(self, script: Script, on: Sequence[str], *args: str | int | bytes) -> Any:  # noqa: ANN401 - whatever the script answers
@@ -168,10 +179,9 @@ class RedisLink:
             RecordUnavailable: no answer, or not in time; it may have been done.
             RecordCorrupt: a foreign type under our key.
         """
-        (reply,) = await self._exchange([Call(on[0], (len(on), *on, *args), script)])
-        if isinstance(reply, ResponseError) and str(reply).startswith(FOREIGN_TYPE):
-            raise RecordCorrupt(f"a foreign value under {on[0]}") from reply
-        return _given(reply)
+        calls = [Call(on[0], (len(on), *on, *args), script)]
+        (reply,) = await self._exchange(calls, self._deadline())
+        return _checked(reply, on[0])
 
     async def ask(self, *commands: Sequence[str | int | bytes]) -> list[Any]:
         """Send plain commands.
@@ -186,7 +196,8 @@ class RedisLink:
             RecordUnavailable: no answers, or not in time, or one of them is an error; any of the
                 commands may have been done.
         """
-        replies = await self._exchange([Call(str(words[1]), words) for words in commands])
+        calls = [Call(str(words[1]), words) for words in commands]
+        replies = await self._exchange(calls, self._deadline())
         return [_given(reply) for reply in replies]
 
     async def survey(self, *commands: Sequence[str]) -> Mapping[str, Sequence[Any]]:
@@ -222,9 +233,10 @@ class RedisLink:
     def _deadline(self) -> float:
         return asyncio.get_running_loop().time() + self._timeout_s
 
-    async def _exchange(self, calls: Sequence[Call], *, writing: bool = False) -> list[Any]:
+    async def _exchange(
+        self, calls: Sequence[Call], deadline: float, *, writing: bool = False
+    ) -> list[Any]:
         """Each one's reply, or the exception that a server answered, or that it is lost."""
-        deadline = self._deadline()
         try:
             async with asyncio.timeout_at(deadline):
                 await self._topology.ready()
@@ -366,6 +378,12 @@ def _answer(reply: object) -> int:
         return reply
     passing = isinstance(reply, (_Lost, *_PASSING)) or str(reply).startswith(_PASSING_CODES)
     return LATER if passing else REFUSED
+
+
+def _checked(reply: object, key: str) -> Any:  # noqa: ANN401 - whatever was answered
+    if isinstance(reply, ResponseError) and str(reply).startswith(FOREIGN_TYPE):
+        raise RecordCorrupt(f"a foreign value under {key}") from reply
+    return _given(reply)
 
 
 def _given(reply: object) -> Any:  # noqa: ANN401 - whatever was answered

@@ -19,12 +19,20 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.crc import key_slot
 from redis.exceptions import ClusterDownError, RedisError
+from redis.exceptions import TimeoutError as ConnectTimeout
 
 from router.config.redis_url import Host, Kind, RedisUrl
 from router.store.options import RedisOptions
 
 MAX_READERS = 16
 """Connections for reads, to each server; many clients that resume at once share them."""
+
+BELIEF_S = 0.5
+"""How long what Sentinels said is believed unasked, in seconds: a master that was cut off, or that
+hung and woke up, takes commands for a while after another has taken its place, and loses them."""
+
+SILENT_S = 5.0
+"""How long a Sentinel that let us wait is not asked, in seconds, unless no other answers."""
 
 SLOTS = 16_384
 """Slots of a Cluster."""
@@ -175,7 +183,7 @@ class Alone:
 
 
 class Sentinels:
-    """The server that Sentinels name, until it fails.
+    """The server that Sentinels name.
 
     Args:
         url: of the Sentinels.
@@ -190,24 +198,26 @@ class Sentinels:
         asked = RedisUrl(
             tls=url.tls, username=url.sentinel_username, password=url.sentinel_password
         )
-        self._sentinels = [_client(asked, options, host, 1) for host in url.hosts]
-        self._believed: Node | None = None
-        self._former: Node | None = None
+        # Each with the loop time before which it is not asked.
+        self._sentinels = {_client(asked, options, host, 1): 0.0 for host in url.hosts}
+        self._named: Node | None = None
+        self._doubted = True
+        self._asked_s = 0.0
         self._finding = asyncio.Lock()
 
     async def ready(self) -> None:
         """Ask the Sentinels, if need be; see `Topology.ready`."""
-        if self._believed is None:
+        if self._is_due():
             async with self._finding:
-                if self._believed is None:
-                    self._believed = await self._find()
+                if self._is_due():
+                    await self._find()
 
     def node(self, key: str) -> Node:
         """The server that takes writes."""
         del key
-        if self._believed is None:
-            raise ClusterDownError("no server is believed to take writes")
-        return self._believed
+        if self._named is None:
+            raise ClusterDownError("no server is known to take writes")
+        return self._named
 
     def nodes(self) -> Sequence[Node]:
         """The one that takes writes."""
@@ -222,32 +232,40 @@ class Sentinels:
 
     def doubt(self, node: Node) -> None:
         """Ask the Sentinels again before the next command."""
-        if node is self._believed:
-            self._believed, self._former = None, node
+        if node is self._named:
+            self._doubted = True
 
     async def aclose(self) -> None:
         """Close every connection."""
-        for node in (self._believed, self._former):
-            if node is not None:
-                await node.aclose()
+        if self._named is not None:
+            await self._named.aclose()
         for sentinel in self._sentinels:
             await sentinel.aclose()
 
-    async def _find(self) -> Node:
+    def _is_due(self) -> bool:
+        return self._doubted or asyncio.get_running_loop().time() > self._asked_s + BELIEF_S
+
+    async def _find(self) -> None:
         """Of the Sentinels that answer, believe the one with the newest configuration: one that is
-        cut off with the old server still names that."""
-        heard = await asyncio.gather(*(self._ask(sentinel) for sentinel in self._sentinels))
+        cut off together with a former master still names that."""
+        now_s = asyncio.get_running_loop().time()
+        awake = [one for one, silent_s in self._sentinels.items() if silent_s <= now_s]
+        heard = await asyncio.gather(*(self._ask(one) for one in awake or self._sentinels))
         known = [said for said in heard if isinstance(said, tuple)]
-        if not known:
+        self._asked_s = now_s
+        if known:
+            await self._name(max(known)[1])
+        elif self._doubted:
             why = next((str(said) for said in heard if str(said)), "none answers in time")
+            self._sentinels = dict.fromkeys(self._sentinels, 0.0)
             raise RedisError(f"no Sentinel names a server that is up: {why}")
-        host = max(known)[1]
-        former, self._former = self._former, None
-        if former is not None:
-            if former.host == host:
-                return former
-            await former.aclose()
-        return Node(self._url, self._options, host)
+
+    async def _name(self, host: Host) -> None:
+        former, self._doubted = self._named, False
+        if former is None or former.host != host:
+            self._named = Node(self._url, self._options, host)
+            if former is not None:
+                await former.aclose()
 
     async def _ask(self, sentinel: aioredis.Redis) -> tuple[int, Host] | BaseException:
         try:
@@ -259,6 +277,8 @@ class Sentinels:
                 return RedisError(f"it is said to be {fields['flags']}")
             return int(fields["config-epoch"]), (fields["ip"], int(fields["port"]))
         except WEATHER as error:
+            if isinstance(error, (TimeoutError, ConnectTimeout)):
+                self._sentinels[sentinel] = asyncio.get_running_loop().time() + SILENT_S
             return error
         except (KeyError, ValueError, TypeError, AttributeError):
             return RedisError("what a Sentinel says cannot be read")

@@ -1,8 +1,10 @@
 """The bounded queue between streams that never wait and a store that may: one task per process.
 
 A stream with something to say lies in `_dirty` once, however much it has to say. The task takes up
-to `MAX_PIPELINE` of them, sends their writes together, hands each its answer, and begins again. A
-failed batch stays where it is and is sent again after a pause that grows, with jitter.
+to `MAX_PIPELINE` of them, sends their writes together, hands each its answer, and begins again.
+What could not be written goes to the end of the line, where it holds up nobody (of a Cluster only
+one node may be down), and after a batch of which nothing could there is a pause that grows, with
+jitter.
 """
 
 from __future__ import annotations
@@ -156,21 +158,17 @@ class WriteQueue:
         for (backlog, _), answer in zip(batch, answers, strict=True):
             self._settle(backlog, answer)
         stuck = [b for (b, _), answer in zip(batch, answers, strict=True) if answer == LATER]
-        if stuck and len(stuck) == len(batch):
-            return False
-        self._defer(stuck)
-        return True
-
-    def _defer(self, stuck: Sequence[Backlog]) -> None:
-        """The others of their batch were written: let these wait at the end of the line."""
-        self._tally.deferred += len(stuck)
         for backlog in stuck:
-            if backlog in self._dirty:
+            if backlog in self._dirty:  # to the end of the line
                 del self._dirty[backlog]
                 self._dirty[backlog] = None
+        if stuck and len(stuck) == len(batch):
+            return False
+        self._tally.deferred += len(stuck)
         if stuck and not self._troubled:
             self._troubled = True
             self._log.warning("record: %d streams are not written for now", len(stuck))
+        return True
 
     def _next_batch(self) -> list[tuple[Backlog, Write]]:
         batch: list[tuple[Backlog, Write]] = []

@@ -12,6 +12,7 @@ from record_kit import BINARY, QUICK, MakeStore, RedisServer, free_port, new_hea
 from redis import asyncio as aioredis
 
 from router.store.base import RecordHead
+from router.store.envelope import Envelopes
 from router.store.redis import RedisRecordStore
 from router.store.writebehind import QueueLimits
 
@@ -61,9 +62,14 @@ async def make_redis_store() -> AsyncIterator[MakeStore]:
             limits: QueueLimits = QUICK,
             ttl_s: float = 60,
             command_timeout_s: float = 1,
+            envelopes: Envelopes | None = None,
         ) -> RedisRecordStore:
             store = RedisRecordStore(
-                url, limits=limits, ttl_s=ttl_s, command_timeout_s=command_timeout_s
+                url,
+                limits=limits,
+                ttl_s=ttl_s,
+                command_timeout_s=command_timeout_s,
+                envelopes=envelopes,
             )
             await store.start()
             stack.push_async_callback(store.aclose)

@@ -257,7 +257,7 @@ def test_writers_in_any_order(redis_server: RedisServer, envelopes: Envelopes) -
         run_state_machine_as_test(
             machine,
             settings=settings(
-                max_examples=120,
+                max_examples=60,
                 stateful_step_count=40,
                 deadline=None,
                 suppress_health_check=list(HealthCheck),

@@ -10,16 +10,17 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from record_kit import QUICK, MakeStore, RedisServer, free_port, new_head, raw
 from redis import asyncio as aioredis
 
 from router.errors import RecordUnavailable
+from router.store.backlog import Write
 from router.store.base import RecordHead
 from router.store.redis import RedisRecordStore
-from router.store.writebehind import QueueLimits
+from router.store.writebehind import LATER, MAX_PIPELINE, QueueLimits
 
 pytestmark = pytest.mark.redis
 
@@ -473,3 +474,44 @@ async def test_a_source_that_raises_or_lags_leaves_the_record_stale(
     record = await store.load(head.stream_id)
     assert (record.text, record.stale) == ("", True)
     assert (await store.load(other.stream_id)).text == "Whole."
+
+
+async def test_a_part_of_a_batch_that_cannot_be_written_holds_up_nobody(
+    own_redis: RedisServer,
+    make_redis_store: MakeStore,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As with a Cluster of which one node is away: more streams than a batch takes are stuck."""
+    store = await make_redis_store(own_redis.url)
+    stuck = [new_head() for _ in range(MAX_PIPELINE + 10)]
+    names = {head.stream_id for head in stuck}
+    send, away = store._queue._send, True
+
+    async def partly(writes: Sequence[Write]) -> Sequence[int]:
+        if away and all(write.stream_id in names for write in writes):
+            raise RecordUnavailable("the node is away")
+        answers = await send(
+            [write for write in writes if write.stream_id not in names or not away]
+        )
+        given = iter(answers)
+        return [LATER if write.stream_id in names and away else next(given) for write in writes]
+
+    monkeypatch.setattr(store._queue, "_send", partly)
+    with caplog.at_level(logging.WARNING, "router.store"):
+        for head in stuck:
+            store.open(head).commit("Late.", at_chars=0)
+        await failures(store, 1)
+        lucky = new_head()
+        writer = store.open(lucky)
+        for n in range(5):
+            writer.commit("x", at_chars=n)
+            while store.stats["commits_sent"] < n + 1:
+                await failures(store, store.stats["failures"] + 1)
+        assert store.stats["deferred"] > 0
+        away = False
+        await store.flushed()
+    for head in stuck:
+        assert (await store.load(head.stream_id)).text == "Late."
+    assert len(caplog.records) == 2, "one line for the outage, one for its end"
+    assert store.stats["reconnects"] == 1
