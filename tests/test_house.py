@@ -49,9 +49,19 @@ def test_the_locks_hold_what_the_project_asks_for(lock: str, wanted: list[str]) 
     assert names(wanted) <= set(versions(lock))
 
 
+def test_clients_move_no_version_of_the_environment_that_they_are_put_into() -> None:
+    clients, whole = versions("requirements-clients.lock"), versions("requirements.lock")
+    assert names(PROJECT["dependency-groups"]["clients"]) <= set(clients)
+    shared = clients.keys() & whole.keys()
+    assert "openai" in shared
+    for name in shared:
+        assert clients[name].split(" ;")[0] == whole[name].split(" ;")[0]
+
+
 def test_the_locks_name_no_index() -> None:
     for lock in ROOT.glob("requirements*.lock"):
         assert "index-url" not in lock.read_text()
+    assert '"resolved"' not in (ROOT / "tests/clients/package-lock.json").read_text()
 
 
 def test_make_alone_tells_its_targets() -> None:
@@ -62,7 +72,9 @@ def test_make_alone_tells_its_targets() -> None:
         assert re.search(rf"^  make {target} +\S", told, re.MULTILINE)
 
 
-@pytest.mark.parametrize("script", [".ci/run", "tools/make-venv", "tools/system-package"])
+@pytest.mark.parametrize(
+    "script", [".ci/run", "tools/make-venv", "tools/system-package", "tools/npm"]
+)
 def test_a_script_is_executable_and_parses(script: str) -> None:
     path = ROOT / script
     assert path.stat().st_mode & 0o111
