@@ -212,6 +212,7 @@ class Bench:
 async def bench(
     *scripts: Script,
     route: Mapping[str, Any] | None = None,
+    routes: Mapping[str, Sequence[int]] | None = None,
     **sections: Any,  # noqa: ANN401 - of YAML
 ) -> AsyncIterator[Bench]:
     """Providers in their order, and a router that ejects none of them.
@@ -219,6 +220,7 @@ async def bench(
     Args:
         scripts: what each says.
         route: further keys of the route.
+        routes: names to numbers of providers, from 1, beside the one over all.
         sections: further ones of the configuration.
     """
     async with AsyncExitStack() as stack:
@@ -232,6 +234,13 @@ async def bench(
             health={"eject_after": 1000},
             **sections,
         )
+        config["routes"] |= {
+            name: {
+                "targets": [{"provider": f"p{one}", "model": f"model-p{one}"} for one in over],
+                "retry": {"same_target": 0},
+            }
+            for name, over in (routes or {}).items()
+        }
         router = await stack.enter_async_context(running_router(config))
         client = await stack.enter_async_context(httpx.AsyncClient(timeout=30, trust_env=False))
         yield Bench(router=router, providers=providers, _client=client, _seen=[0] * len(providers))
