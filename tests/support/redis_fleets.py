@@ -32,7 +32,9 @@ async def tell(port: int, *words: str | int | bytes) -> Any:  # noqa: ANN401 - w
 class Member:
     """One process of a fleet."""
 
-    def __init__(self, directory: Path, *options: str | int, sentinel: str = "") -> None:
+    def __init__(
+        self, directory: Path, *options: str | int, sentinel: str = "", tls: bool = False
+    ) -> None:
         self.port = next(port for port in iter(free_port, 0) if port <= MAX_PORT)
         directory.mkdir(parents=True)
         self._command = [BINARY or ""]
@@ -41,7 +43,8 @@ class Member:
             path.write_text(f"port {self.port}\nbind 127.0.0.1\ndir {directory}\n{sentinel}")
             self._command += [str(path), "--sentinel"]
         else:
-            plain = ["--port", self.port, "--bind", "127.0.0.1", "--dir", directory, "--save", ""]
+            port = ("--port", 0, "--tls-port", self.port) if tls else ("--port", self.port)
+            plain = (*port, "--bind", "127.0.0.1", "--dir", directory, "--save", "")
             self._command += [str(word) for word in (*plain, *options)]
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -54,6 +57,7 @@ class Member:
             log += line
             if any(word in line for word in READY):
                 return
+        self.kill()
         raise RuntimeError(log.decode())
 
     def signal(self, number: signal.Signals) -> None:
