@@ -207,9 +207,9 @@ def test_bounds() -> None:
     with pytest.raises(JsonFault, match=f"more than {MAX_CALLS} tool calls"):
         held.take(call("{}", MAX_CALLS))
     held = hold()
-    piece = " " * (1024 * 1024)
+    piece = f'"{"x" * 1024 * 1024}",'
     with pytest.raises(JsonFault, match=f"more than {MAX_HELD_ARGUMENTS_CHARS} characters"):
-        released(held, [call("")] + [more(piece)] * 9)
+        released(held, [call('{"a": ['), *[more(piece)] * 9])
 
 
 # --- the ledger -----------------------------------------------------------------------------------
