@@ -2,7 +2,11 @@
 
 A histogram of every gap would cost something per token; the longest gap of each attempt costs one
 comparison, and is already a high quantile of that attempt. So the limit is learnt from the last
-`SAMPLES` attempts: a high quantile of their longest gaps, times a factor, with a floor.
+`SAMPLES` attempts: the median of their longest gaps, times a factor, with a floor.
+
+The median, because a silence that was cut short counts too, as long as it lasted: a target that has
+become slow must be able to teach that, and a row of stalls must not. Up to half of the attempts may
+stall before the limit moves.
 """
 
 from __future__ import annotations
@@ -15,8 +19,9 @@ SAMPLES = 64
 MIN_SAMPLES = 8
 """With fewer, nothing is known and the fixed limit holds."""
 
-QUANTILE = 0.9
-FACTOR = 3.0
+QUANTILE = 0.5
+FACTOR = 5.0
+"""Between a usual answer's longest silence and the one that is called a stall."""
 FLOOR_S = 0.25
 """Shorter silences are the network's, not the model's."""
 

@@ -71,5 +71,5 @@ def test_the_numbers_are_those_of_the_code() -> None:
     policy = health.HealthPolicy()
     assert (policy.eject_after, policy.cool_down_s, policy.max_cool_down_s) == (3, 10, 30)
     assert (policy.eject_rate, health.RATE_WINDOW, health.MIN_RATE_ATTEMPTS) == (0.5, 20, 10)
-    assert (gaps.SAMPLES, gaps.MIN_SAMPLES, gaps.QUANTILE) == (64, 8, 0.9)
-    assert (gaps.FACTOR, gaps.FLOOR_S) == (3, 0.25)
+    assert (gaps.SAMPLES, gaps.MIN_SAMPLES, gaps.QUANTILE) == (64, 8, 0.5)
+    assert (gaps.FACTOR, gaps.FLOOR_S) == (5, 0.25)
