@@ -55,8 +55,7 @@ class Server(uvicorn.Server):
         max_header_bytes: bound on request headers.
         drain_s: how long live streams may run on after a shutdown was asked for, in seconds.
         clock: where the connections' time comes from; the loop's by default.
-        stopping: called when a shutdown is asked for, from within a signal handler: it may set a
-            flag and no more.
+        stopping: called in the event loop once no new requests can come.
         late: called in the event loop when `drain_s` is over, or the signal came a second time.
         parent: process that this one may not outlive, or None.
     """
@@ -123,21 +122,30 @@ class Server(uvicorn.Server):
         self.ask_to_stop()
 
     def ask_to_stop(self) -> None:
-        """Drain, then end."""
+        """Drain, then end; from a signal handler, too."""
         self.should_exit = True
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._close_door)
+
+    def _close_door(self) -> None:
+        """Take no new connections, and no requests on those that are idle.
+
+        At once, and not at the next `on_tick`: who knocks at a closed door asks the next replica,
+        and who was let in to be told that nobody serves may not.
+        """
+        for server in getattr(self, "servers", ()):  # a signal may come before there are any
+            server.close()
+        for connection in tuple(self.server_state.connections):
+            connection.shutdown()
         self._stopping()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take no new connections, let streams run on for a while, then end them."""
-        self._stopping()
-        for server in self.servers:
-            server.close()
+        """Take nobody new, let streams run on for a while, then end them."""
+        self._close_door()
         for sock in sockets or ():
             sock.close()
         state = self.server_state
         _log.info("stopping; %d requests may run on for %g s", len(state.tasks), self._drain_s)
-        for connection in tuple(state.connections):
-            connection.shutdown()
         limits = asyncio.create_task(self._limit_shutdown())
         try:
             while state.tasks:
