@@ -80,6 +80,11 @@ class Child:
         return pipe.readline().decode()
 
     @property
+    def pid(self) -> int:
+        """Its number."""
+        return self._process.pid
+
+    @property
     def alive(self) -> bool:
         """It still runs."""
         return self._process.poll() is None

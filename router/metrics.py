@@ -108,11 +108,13 @@ class Present:
 
     Args:
         in_flight: streams that run.
+        tasks: of the event loop; at rest there are a few, and each stream has a few.
         targets_up: name of a target to whether it may be asked now.
         events: name of a part to its counters and gauges, as its `stats` gives them.
     """
 
     in_flight: int = 0
+    tasks: int = 0
     targets_up: Mapping[str, bool] = field(default_factory=dict)
     events: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
@@ -257,10 +259,12 @@ def _gauges(present: Present) -> Iterable[Counter]:
     build.add(1, __version__)
     flight = Counter("router_streams_in_flight", "Requests that are being answered.", kind="gauge")
     flight.add(present.in_flight)
+    tasks = Counter("router_tasks", "Tasks of the event loop.", kind="gauge")
+    tasks.add(present.tasks)
     up = Counter("router_target_up", "Whether a target may be asked now.", "target", kind="gauge")
     for target, available in present.targets_up.items():
         up.add(available, target)
-    yield from (build, flight, up)
+    yield from (build, flight, tasks, up)
     for part, stats in present.events.items():
         counted = Counter(f"router_{part}_events_total", f"What befell the {part}.", "event")
         for name, number in stats.items():

@@ -8,6 +8,7 @@ GET /metrics                      counters in Prometheus's text format
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import re
 from collections import Counter
@@ -177,6 +178,7 @@ def _present(serving: Serving) -> Present:
         events["shared_health"] = sharing.stats
     return Present(
         in_flight=serving.in_flight,
+        tasks=len(asyncio.all_tasks()),
         targets_up={name: health.available(name) for name in names},
         events=events,
     )
