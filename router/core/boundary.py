@@ -100,6 +100,19 @@ class Boundary(Protocol):
         """
         ...
 
+    def mark(self) -> object:
+        """The present state, to come back to."""
+        ...
+
+    def back(self, mark: object, pending: str) -> None:
+        """What was to be committed since a mark is not.
+
+        Args:
+            mark: from `mark`.
+            pending: all text since then.
+        """
+        ...
+
 
 class Fence(NamedTuple):
     """An open code fence (CommonMark 0.31, section 4.5).
@@ -114,7 +127,7 @@ class Fence(NamedTuple):
 
 
 _FENCE = re.compile(
-    r"[\s>]*+(?:(?:[-*+]|\d{1,9}[.)])\s++)*+(?P<mark>`{3,}+|~{3,}+)(?P<info>[^\n]*)\Z"
+    r"[\s>]*+(?:(?:[-*+]|\d{1,9}[.)])\s++)*(?P<mark>`{3,}+|~{3,}+)(?P<info>[^\n]*)\Z"
 )
 """A fence line. More lenient than CommonMark about what stands before it: models indent fences in
 lists and quotes as they like."""
@@ -207,6 +220,17 @@ class TextBoundary:
             self._fence = fence
             self._commit(length, fence)
         return length
+
+    def mark(self) -> object:
+        """See `Boundary.mark`."""
+        return dict(vars(self))
+
+    def back(self, mark: object, pending: str) -> None:
+        """See `Boundary.back`."""
+        assert isinstance(mark, dict)  # noqa: S101 - it is ours
+        vars(self).update(mark)
+        self._pending = pending
+        self.rewind(len(pending))
 
     def _is_whole(self, start: int) -> bool:
         """Whether the line at this offset of pending begins there, and not in committed text."""

@@ -58,7 +58,8 @@ _CLOSERS = r"""[\"'”’“‘»«›‹)\]}」』）】》〉*_`~¹²³⁰⁴-
 
 TERMINATOR = re.compile(f"[{_TERMINATORS}]")
 _REFERENCE = r"(?:\[[\d, –-]{1,60}\]|【[^】\n]{1,60}】)"
-_RUN = re.compile(rf"(?P<run>[{_TERMINATORS}]++){_CLOSERS}*+(?:{_REFERENCE}{_CLOSERS}*+)*+")
+# No possessive groups here or below: before 3.11.5 Python matches them wrongly (gh-106052).
+_RUN = re.compile(rf"(?P<run>[{_TERMINATORS}]++){_CLOSERS}*+(?:{_REFERENCE}{_CLOSERS}*+)*")
 """A terminator run with its closers and its references (`[1][2]`, `【3†source】`)."""
 _ITEM = re.compile(r"(?<![^\s(⁃-])(?:\d{1,2}|[a-zA-Z])?\Z")
 """What stands before the period of a list item, or of an ellipsis with spaces. `1.` in a line is a
@@ -238,7 +239,8 @@ class SentenceSegmenter(Protocol):
 
 _NUMBERED_REFERENCE = (
     r"(?<=[^\d\s])(\.|∯)"
-    r"((\[(?:\d+(?:,\s?-?\s?|\s-?\s?|-\s?))*+(\d{1,3})\])+|((\d{1,3}\s?)?\d{1,3}))(\s)(?=[A-Z])"
+    r"((\[(?:\d+(?:,(?:\s?-\s?|\s{0,2})|\s(?:-\s?|\s?)|-\s?))*(\d{1,3})\])+"
+    r"|((\d{1,3}\s?)?\d{1,3}))(\s)(?=[A-Z])"
 )
 """pysbd's pattern with its groups, where every repetition begins with a digit and ends with a
 separator, so that there is one way to read a list of numbers and not 2^n."""
