@@ -270,7 +270,8 @@ class _Call:
 
     async def _tell_stopped(self, sink: ChatSink) -> None:
         """The stream is broken off because this process ends: say how to go on elsewhere."""
-        error = draining_error(self._report, self._origin.part)
+        lasting = self._engine.store.lasting
+        error = draining_error(self._report, self._origin.part, lasting=lasting)
         await sink.give_up(error, code="stream_interrupted", report=self._report)
 
     def _fenced(self, task: asyncio.Task[Any], sink: ChatSink) -> None:
@@ -362,22 +363,26 @@ def unknown_model(generation: Generation, name: str) -> RequestError:
     )
 
 
-def draining_error(report: StreamReport | None = None, part: str = "") -> RequestError:
+def draining_error(
+    report: StreamReport | None = None, part: str = "", *, lasting: bool = True
+) -> RequestError:
     """The router stops: another one will answer.
 
     Args:
         report: of the stream that is broken off by it, or None for a request that was not begun.
         part: name of the response that is broken off.
+        lasting: its record outlives this process.
     """
     how = "Ask again: another replica will answer."
-    if report is not None and report.resumable:
+    if report is not None and report.resumable and lasting:
         how = (
             "Nothing is lost: send the same request again, to any replica, with the headers "
             f"x-router-resume: {report.stream_id}, x-router-part: {part} and x-router-received: "
             "the number of characters of text that you have; the answer then goes on."
         )
     elif report is not None and report.delivered_chars:
-        how = "This stream cannot be resumed; what was delivered is incomplete."
+        kept = "" if lasting else ", since its record is in this router's memory alone"
+        how = f"This stream cannot be resumed{kept}; what was delivered is incomplete."
     return RequestError(
         f"This router is shutting down, and what it was asked is not answered to its end. {how}",
         status=503,

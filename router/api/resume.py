@@ -100,7 +100,8 @@ async def take_over(headers: Mapping[str, str], store: RecordStore, asker: Asker
             404,
             "resume_unknown",
             "There is no such stream to resume: it was completed, its time to be resumed is over, "
-            "or it was never begun. Ask again without x-router-resume.",
+            "its record went with a router that kept it in memory, or it was never begun. "
+            "Ask again without x-router-resume.",
         )
     except RecordNotKept:
         _refuse(

@@ -6,7 +6,6 @@ and nowhere else.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import math
 from collections.abc import AsyncIterator, Callable
@@ -22,6 +21,7 @@ from router.engine.upstream import (
     Response,
     Upstream,
     body_of,
+    words_of,
 )
 from router.providers.base import MAX_ERROR_BODY_BYTES, Provider, UpstreamRequest
 
@@ -263,19 +263,12 @@ async def _head_of(stream: AsyncIterator[bytes]) -> bytes:
 
 
 def _connect_fault(error: BaseException) -> Fault:
-    return Fault(kind=FaultKind.CONNECT, message=f"no answer: {_words(error)}")
+    return Fault(kind=FaultKind.CONNECT, message=words_of(error))
 
 
 def _cut_fault(error: BaseException) -> Fault:
-    return Fault(kind=FaultKind.CUT, message=f"the connection broke: {_words(error)}")
+    return Fault(kind=FaultKind.CUT, message=words_of(error))
 
 
 def _malformed(message: str) -> Fault:
     return Fault(kind=FaultKind.MALFORMED, verdict=Verdict.TRANSIENT, message=message)
-
-
-def _words(error: BaseException) -> str:
-    """An exception's own words, bounded; they name hosts and ports, never credentials."""
-    if isinstance(error, asyncio.IncompleteReadError):
-        return "it ended early"
-    return (str(error) or type(error).__name__)[:200]

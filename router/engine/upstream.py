@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -193,3 +194,44 @@ def _inflated(decoder: zlib._Decompress, data: bytes) -> Iterator[bytes]:
         full = len(piece) == READ_BUFFER_BYTES
         if piece:
             yield piece
+
+
+MAX_CAUSES = 8
+"""Causes of causes that are looked at."""
+
+
+def words_of(error: BaseException) -> str:
+    """What broke, in words of our own: a library's name hosts, ports and its own classes.
+
+    Args:
+        error: one of `TRANSPORT_ERRORS`.
+    """
+    chain: list[BaseException] = []
+    seen: BaseException | None = error
+    while seen is not None and len(chain) < MAX_CAUSES:
+        chain.append(seen)
+        seen = seen.__cause__ or seen.__context__
+    for kind, words in _WORDS.items():
+        if any(isinstance(one, kind) for one in chain):
+            return words
+    return type(error).__name__
+
+
+_WORDS: dict[type[BaseException], str] = {
+    ConnectionRefusedError: "the connection was refused",
+    ConnectionResetError: "the connection was reset",
+    BrokenPipeError: "the connection was closed while the request was sent",
+    socket.gaierror: "the host name is not known",
+    aiohttp.ClientConnectorDNSError: "the host name is not known",
+    ssl.SSLCertVerificationError: "its TLS certificate is not trusted",
+    ssl.SSLError: "TLS failed",
+    aiohttp.ServerDisconnectedError: "the connection was closed before an answer",
+    aiohttp.ClientPayloadError: "the body ended early",
+    aiohttp.ServerTimeoutError: "no connection within the limit",
+    httpx.TimeoutException: "no connection within the limit",
+    aiohttp.ClientConnectorError: "no connection",
+    aiohttp.ClientResponseError: "the answer is no valid HTTP",
+    httpx.ReadError: "the connection broke",
+    httpx.ConnectError: "no connection",
+}
+"""The first that fits the error or one of its causes: the more telling stand first."""

@@ -140,6 +140,11 @@ class RecordStore(Protocol):
         ...
 
     @property
+    def lasting(self) -> bool:
+        """Records outlive this process, so that another one can resume a stream."""
+        ...
+
+    @property
     def stats(self) -> Mapping[str, int]:
         """Counters: commits queued, sent, dropped, fenced; queue length; reconnects."""
         ...

@@ -138,6 +138,11 @@ class MemoryRecordStore:
         """Nothing ever waits here."""
 
     @property
+    def lasting(self) -> bool:
+        """They end with it."""
+        return False
+
+    @property
     def stats(self) -> Mapping[str, int]:
         """The counts; the queue is always empty."""
         held = {"records": len(self._entries), "record_bytes": self._bytes, "circuit_open": 0}

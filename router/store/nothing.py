@@ -38,6 +38,11 @@ class NothingStore:
     advice: Sequence[str] = ()
 
     @property
+    def lasting(self) -> bool:
+        """They end with it."""
+        return False
+
+    @property
     def stats(self) -> Mapping[str, int]:
         """Nothing ever happens here."""
         return {**Tally().as_dict(), "queue_streams": 0, "queue_bytes": 0}

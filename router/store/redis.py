@@ -161,6 +161,11 @@ class RedisRecordStore:
         await self._queue.flushed()
 
     @property
+    def lasting(self) -> bool:
+        """They live in Redis."""
+        return True
+
+    @property
     def stats(self) -> Mapping[str, int]:
         """The counts (`Tally`), what waits (`queue_streams`, `queue_bytes`), and whether reads are
         refused just now (`circuit_open`)."""
