@@ -119,7 +119,7 @@ class Present:
     events: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
-_GAUGES = ("queue_", "waiting_", "held_", "record")
+_GAUGES = ("queue_", "waiting_", "held_", "record", "circuit_open")
 """How names in a `stats` begin that are no counters."""
 
 

@@ -223,6 +223,7 @@ async def test_the_blocking_form_is_given_whole(redis: RedisServer) -> None:
                 assert answer.json()["router"]["superseded"] == []
                 assert answer.json()["id"] == f"chatcmpl-{report.stream_id}"
                 assert answer.headers["x-router-resume-from"] == "0"
+                await two.ended(1)
             else:
                 assert answer.json()["error"]["code"] == "resume_unknown"
 

@@ -117,7 +117,7 @@ class Tally:
         deferred: commands that the store could not take just then, of batches whose others it took.
         reads_failed: reads that the store did not answer.
         reads_refused: reads that were not tried, as those before them had failed.
-        circuit_opened: times that this began.
+        circuit_trips: times that reads began to be refused.
     """
 
     commits_queued: int = 0
@@ -137,7 +137,7 @@ class Tally:
     deferred: int = 0
     reads_failed: int = 0
     reads_refused: int = 0
-    circuit_opened: int = 0
+    circuit_trips: int = 0
 
     def as_dict(self) -> dict[str, int]:
         """Name to count."""

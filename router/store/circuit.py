@@ -50,7 +50,7 @@ class Circuit:
         self._failures += 1
         self._reason = reason
         if self._failures == self._max_failures:
-            self._tally.circuit_opened += 1
+            self._tally.circuit_trips += 1
 
     def answered(self) -> None:
         """The store answers, if only that it will not."""

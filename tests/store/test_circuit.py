@@ -29,7 +29,7 @@ def test_it_opens_after_some_failures_in_a_row_and_shuts_at_an_answer() -> None:
         circuit.check()
     circuit.answered()
     circuit.check()
-    assert (tally.circuit_opened, tally.reads_refused) == (1, 1)
+    assert (tally.circuit_trips, tally.reads_refused) == (1, 1)
     assert tally.reads_failed == 3 * (MAX_FAILURES - 1) + MAX_FAILURES + 2
 
 
@@ -58,7 +58,7 @@ async def test_a_hung_redis_costs_a_few_reads_only(
     await probe
     with pytest.raises(RecordNotFound):
         await store.load("stream-1")
-    assert (store.stats["circuit_open"], store.stats["circuit_opened"]) == (0, 1)
+    assert (store.stats["circuit_open"], store.stats["circuit_trips"]) == (0, 1)
 
 
 @pytest.mark.redis
