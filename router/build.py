@@ -26,12 +26,14 @@ from router.api.serving import Generation, Serving, Settings
 from router.api.workers import PARENT_VARIABLE, Workers
 from router.books import Books
 from router.config import Config, load_config
+from router.config.checks import load_check
 from router.config.schema import Continuation
 from router.config.schema import Provider as ProviderConfig
 from router.config.schema import Route as RouteConfig
 from router.config.schema import Target as TargetConfig
 from router.core.boundary import make_boundary
 from router.core.limits import Allowance
+from router.engine.check import BoundaryCheck, OnReject
 from router.engine.choice import Retention
 from router.engine.clock import Clock, LoopClock
 from router.engine.engine import Engine
@@ -236,6 +238,7 @@ def _route(
         atomic_tools=route.tool_calls == "atomic",
         think_tags=route.think_tags == "reasoning",
         json=route.boundary == "json",
+        check=_check(route),
         make_boundary=functools.partial(
             make_boundary,
             "text",
@@ -248,6 +251,17 @@ def _route(
         same_target_retries=route.retry.same_target,
         max_wait_s=route.retry.max_wait_s,
         stall=Stall(route.stall),
+    )
+
+
+def _check(route: RouteConfig) -> BoundaryCheck | None:
+    if route.boundary_check is None:
+        return None
+    return BoundaryCheck(
+        load_check(route.boundary_check),
+        limit_s=route.boundary_check_s,
+        reject_on_failure=route.on_check_failure == "reject",
+        on_reject=OnReject(route.on_reject),
     )
 
 

@@ -11,6 +11,7 @@ import msgspec
 from router.books.rows import entry_of, fault_fields, handover_of, row_of
 from router.engine.observe import (
     AttemptEnded,
+    CheckFailed,
     Committed,
     Detail,
     Joined,
@@ -67,6 +68,7 @@ class LogObserver:
         self._lines: dict[type[Any], Callable[[Any], tuple[int, str, dict[str, Any]]]] = {
             AttemptEnded: _attempt_ended,
             Joined: _joined,
+            CheckFailed: _check_failed,
             TargetEjected: _ejected,
             TargetRestored: _restored,
             StreamEnded: _stream_ended,
@@ -101,6 +103,16 @@ def _joined(detail: Joined) -> tuple[int, str, dict[str, Any]]:
         "dropped": detail.dropped,
     }
     return logging.WARNING, "continued", fields
+
+
+def _check_failed(detail: CheckFailed) -> tuple[int, str, dict[str, Any]]:
+    fields = {
+        "stream_id": detail.stream_id,
+        "route": detail.route,
+        "reason": detail.reason,
+        "rejected": detail.rejected,
+    }
+    return logging.ERROR, "boundary check failed", fields
 
 
 def _ejected(detail: TargetEjected) -> tuple[int, str, dict[str, Any]]:

@@ -121,6 +121,9 @@ class Generation:
         """Close the connections, whoever uses them."""
         for upstream in self._upstreams:
             await upstream.aclose()
+        for route in self.routes.values():
+            if route.check is not None:
+                route.check.close()
 
 
 class Serving:

@@ -37,6 +37,7 @@ OUTCOMES: Mapping[str, str] = {
     "stream_interrupted": "the answer broke off and could not be continued",
     "tool_call_interrupted": "it broke off after a tool call was delivered",
     "schema_violation": "structured output broke its schema",
+    "boundary_rejected": "the route's check rejected what was written",
     "deadline_exceeded": "the time allowed was over",
     "record_fenced": "another router took the stream over",
     "partial_complete": "what was delivered stands, by the client's choice",

@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import get_args
 
+from router.config.checks import ENTRY_POINTS, CheckUnusable, load_check
 from router.config.explain import dotted, listing, nearest
 from router.config.problem import Problem, shown
 from router.config.schema import (
+    CHECK_NAME,
     KNOWS_THINKING,
     NEEDS_BASE_URL,
     Health,
@@ -270,6 +272,25 @@ def _languages(tree: Tree, around: Surroundings) -> Iterator[Problem]:
             )
 
 
+def _checks(tree: Tree, _: Surroundings) -> Iterator[Problem]:
+    """A check is imported now: one that cannot be is a mistake of the file, not of a request."""
+    for route in tree.keys("routes"):
+        path = ("routes", route, "boundary_check")
+        name = tree.get(*path)
+        if not isinstance(name, str) or not CHECK_NAME.fullmatch(name) or path in tree.unset:
+            continue
+        try:
+            load_check(name)
+        except CheckUnusable as unusable:
+            yield _says(
+                tree,
+                path,
+                f"{dotted(path)} {unusable}.",
+                "Give `module:callable` of a module that is installed or on PYTHONPATH where the "
+                f"router starts, or an entry point of the group `{ENTRY_POINTS}`.",
+            )
+
+
 def _number(tree: Tree, path: Path, default: float | None) -> float | None:
     """The number at `path`, the default where there is nothing, None where it is something else."""
     value = tree.get(*path)
@@ -296,4 +317,5 @@ _RULES: tuple[Callable[[Tree, Surroundings], Iterator[Problem]], ...] = (
     _twins,
     _deadlines,
     _languages,
+    _checks,
 )

@@ -225,6 +225,20 @@ def _host(value: str) -> str:
     return value
 
 
+CHECK_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*|[\w.-]+", re.ASCII)
+"""`module:callable`, or the name of an entry point."""
+
+
+def _check_name(value: str) -> str:
+    if CHECK_NAME.fullmatch(value) is None:
+        raise _wrong(
+            "is no name of a check",
+            "Write `module:callable`, or the name of an entry point of the group "
+            "`seam_router.boundary_checks`.",
+        )
+    return value
+
+
 def _patch(value: object) -> object:
     """`disable_thinking` is a JSON object or a truth value, never one spelled as text."""
     if value is None or isinstance(value, bool | dict):
@@ -465,6 +479,16 @@ class Route(_Section):
     """Who finds sentence ends; `fast` needs the extra `fast-sentences`."""
     max_pending_chars: Annotated[int, Field(ge=50, le=100_000), _NoBool] = 1000
     """Text without a sentence end is committed at white space once it is this long."""
+    boundary_check: Annotated[str, AfterValidator(_check_name)] | None = None
+    """Your own check of every unit before it is committed: `module:callable`, or the name of an
+    entry point of the group `seam_router.boundary_checks`."""
+    boundary_check_s: Seconds = 1
+    """How long it may take for one unit."""
+    on_check_failure: Literal["accept", "reject"] = "accept"
+    """What counts if it raises, or says nothing in time; either is logged."""
+    on_reject: Literal["reroute", "end"] = "reroute"
+    """What a rejection in text leads to: the next target goes on from the last accepted unit, or
+    the stream ends. In structured output it is a violation of the schema."""
 
     def timeouts_for(self, target: Target) -> Timeouts:
         """The limits of one of its targets: the target's own where it has some."""

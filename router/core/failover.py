@@ -65,6 +65,8 @@ RULES: Mapping[FaultKind, Mapping[Verdict, Want]] = {
     FaultKind.MALFORMED: _ALWAYS_NEXT,
     FaultKind.DIVERGED: _ALWAYS_NEXT,
     FaultKind.SCHEMA_VIOLATION: _ALWAYS_NEXT,
+    # The route says by the verdict whether a rejection ends the stream.
+    FaultKind.BOUNDARY_REJECTED: {**_ALWAYS_NEXT, Verdict.REQUEST: Want.RETURN},
     FaultKind.DEADLINE: _ALWAYS_RETURN,
     FaultKind.CLIENT_GONE: _ALWAYS_RETURN,
     FaultKind.ABANDONED: _ALWAYS_RETURN,

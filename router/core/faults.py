@@ -26,6 +26,7 @@ class FaultKind(StrEnum):
     MALFORMED = "malformed"
     DIVERGED = "diverged"
     SCHEMA_VIOLATION = "schema_violation"
+    BOUNDARY_REJECTED = "boundary_rejected"
     DEADLINE = "deadline"
     CLIENT_GONE = "client_gone"
     HEDGED = "hedged"

@@ -11,7 +11,7 @@ off, and named in `stripped`; it is never delivered.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from router.core.json_values import JsonFault, JsonReader, ValueEnd
@@ -32,10 +32,12 @@ class Passed(NamedTuple):
     Args:
         text: to be delivered, and thereby committed; perhaps "".
         fault: why nothing more can come of this document, or None. `text` is good all the same.
+        ends: the values that `text` completes, their offsets those of the document.
     """
 
     text: str
     fault: JsonFault | None = None
+    ends: Sequence[ValueEnd] = ()
 
 
 class JsonGate:
@@ -113,7 +115,7 @@ class JsonGate:
         except JsonFault as error:
             impossible = error
         passed = self._let_out(self._reader.ends)
-        return Passed(passed.text, passed.fault or impossible)
+        return Passed(passed.text, passed.fault or impossible, passed.ends)
 
     def finish(self) -> Passed:
         """The text is over.
@@ -136,6 +138,7 @@ class JsonGate:
         """Everything up to the last accepted value."""
         fault: JsonFault | None = None
         last: ValueEnd | None = None
+        good = 0
         for end in ends:
             try:
                 if self._check is not None:
@@ -144,6 +147,7 @@ class JsonGate:
                 fault = error
                 break
             last = end
+            good += 1
         if last is None:
             return Passed("", fault)
         held = self.held
@@ -153,7 +157,7 @@ class JsonGate:
             self._note("text after the document")
         self._held_from = last.end
         self._committed.append(out)
-        return Passed(out, fault)
+        return Passed(out, fault, ends if good == len(ends) else ends[:good])
 
     def _unwrap(self, text: str) -> str:
         """Find the document's beginning; what stands before it is dropped."""

@@ -35,6 +35,11 @@ class Structured:
         return self._gate.complete
 
     @property
+    def delivered(self) -> str:
+        """All that was let out."""
+        return self._gate.committed
+
+    @property
     def stripped(self) -> tuple[str, ...]:
         """What was taken off around the document."""
         return tuple(self._gate.stripped)
@@ -59,6 +64,16 @@ class Structured:
         self._committed = ""
         self._gate = self._make_gate()
 
+    def take_back(self, chars: int) -> None:
+        """The end of what was let out is not delivered after all; the attempt is over.
+
+        Args:
+            chars: what stays of the document.
+        """
+        self._committed = self._gate.committed[:chars]
+        self._gate = self._make_gate()
+        self._join = None
+
     def expect(self, *, raw: bool) -> None:
         """Another attempt begins.
 
@@ -82,7 +97,7 @@ class Structured:
             return self._gate.feed(text)
         joined = self._join.feed(text)
         passed = self._gate.feed(joined.text)
-        return Passed(passed.text, passed.fault or joined.fault)
+        return Passed(passed.text, passed.fault or joined.fault, passed.ends)
 
     def finish(self) -> Passed:
         """The attempt says that its answer is whole.

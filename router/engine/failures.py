@@ -54,6 +54,7 @@ _SEEN_AS = {
     FaultKind.MALFORMED: "sent something that is no answer",
     FaultKind.DIVERGED: "answered anew instead of going on",
     FaultKind.SCHEMA_VIOLATION: "broke the requested schema",
+    FaultKind.BOUNDARY_REJECTED: "wrote what the route's check rejects",
     FaultKind.DEADLINE: "had not finished when the time was over",
     FaultKind.CLIENT_GONE: "was no longer needed",
     FaultKind.ABANDONED: "was given up by the router itself",
@@ -61,7 +62,7 @@ _SEEN_AS = {
 }
 
 
-_UNFIT = frozenset({FaultKind.SCHEMA_VIOLATION})
+_UNFIT = frozenset({FaultKind.SCHEMA_VIOLATION, FaultKind.BOUNDARY_REJECTED})
 """Kinds that say of the answer itself that it is not what was asked for."""
 
 
@@ -99,7 +100,7 @@ def explain(
         )
     if isinstance(action, GiveUp) and action.reason == "deadline":
         return _too_late(fault, attempts, tools)
-    if isinstance(action, Refuse):
+    if isinstance(action, Refuse) and (tools or fault.kind not in _UNFIT):
         return _refused(fault, attempts, tools, sealed)
     if begun or fault.kind in _UNFIT:
         unfit = fault.kind in _UNFIT
@@ -155,7 +156,9 @@ def _refused(
 
 def _unfit(fault: Fault, attempts: Sequence[AttemptReport], *, begun: bool) -> Explanation:
     """No target could bring the answer to an end that is what was asked for."""
-    delivered = "What was delivered is valid and incomplete." if begun else "Nothing was delivered."
+    rejected = fault.kind is FaultKind.BOUNDARY_REJECTED
+    stands = "incomplete, and its end rejected" if rejected else "valid and incomplete"
+    delivered = f"What was delivered is {stands}." if begun else "Nothing was delivered."
     return Explanation(
         status=502,
         type="server_error",

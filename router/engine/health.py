@@ -24,8 +24,11 @@ from router.core.faults import Fault, FaultKind, Verdict
 from router.engine.clock import Clock
 from router.engine.observe import Observers, TargetEjected, TargetRestored
 
+# What a client asks for may suit no model at all: its schema must not cost others a target.
 _NOT_THE_TARGETS = frozenset(
     {
+        FaultKind.SCHEMA_VIOLATION,
+        FaultKind.BOUNDARY_REJECTED,
         FaultKind.DEADLINE,
         FaultKind.CLIENT_GONE,
         FaultKind.ABANDONED,

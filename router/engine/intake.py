@@ -10,6 +10,7 @@ an event goes straight through.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,6 +30,7 @@ from router.core.events import (
     Usage,
 )
 from router.core.faults import Fault, FaultKind
+from router.core.json_values import ValueEnd
 from router.core.request import ChatRequest
 from router.core.splice import Join, Outcome, Splice
 from router.core.stops import StopGuard, begins_stop
@@ -62,6 +64,7 @@ class Batch:
         fault: why nothing more can come of this attempt, or None.
         seam: the join that was decided in this batch, or None.
         spoke: some of it is output.
+        ends: the values of a document that the texts complete.
     """
 
     out: list[Event] = field(default_factory=list)
@@ -69,11 +72,28 @@ class Batch:
     fault: Fault | None = None
     seam: Seam | None = None
     spoke: bool = False
+    ends: Sequence[ValueEnd] = ()
 
     def text(self, text: str) -> None:
         """Canonical text to send."""
         self.out.append(Text(text))
         self.texts.append(text)
+
+    def shorten(self, chars: int) -> None:
+        """Send only the first so many characters of the texts."""
+        kept: list[Event] = []
+        self.texts.clear()
+        for event in self.out:
+            if isinstance(event, Text):
+                text, chars = event.text[:chars], chars - min(chars, len(event.text))
+                if text:
+                    kept.append(Text(text))
+                    self.texts.append(text)
+            else:
+                kept.append(event)
+        self.out = kept
+        if not self.texts:
+            self.seam = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +152,7 @@ class Intake:
         """What was delivered that no second model can take up, a tool call apart; a clause."""
         self.ran: set[str] = set()
         """What shows that the provider itself ran a tool."""
-        self.violation: JsonFault | None = None
+        self.violation: JsonFault | str | None = None
         """What was wrong with the last attempt's next value."""
         self.stopped = False
         """A stop sequence was completed across a seam: the answer ends here."""
@@ -201,6 +221,15 @@ class Intake:
                 bare_start=sent is not None and sent.style is Style.INSTRUCT,
             )
         self._settle_plain()
+
+    def reject(self, why: JsonFault | str) -> None:
+        """What the attempt wrote may not stand.
+
+        Args:
+            why: what is wrong with it.
+        """
+        self._finishes.clear()
+        self.violation = why
 
     def restart(self) -> None:
         """The client forgets what it has: the next attempt begins the answer."""
@@ -340,6 +369,7 @@ class Intake:
         if passed.text:
             batch.text(passed.text)
             batch.seam = batch.seam or _GOES_ON
+            batch.ends = (*batch.ends, *passed.ends) if batch.ends else passed.ends
         if passed.fault is not None and not self._has_instead(batch):
             self._finishes.clear()  # it may be finished, but not with a document
             self.violation = passed.fault

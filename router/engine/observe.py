@@ -75,6 +75,25 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckFailed:
+    """A route's own check gave no verdict.
+
+    Args:
+        stream_id: whose.
+        route: the public model name.
+        reason: what it did instead, a clause.
+        rejected: that counts as a rejection.
+        error: what it raised, or None.
+    """
+
+    stream_id: str
+    route: str
+    reason: str
+    rejected: bool
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TargetEjected:
     """A target is left alone for a while.
 
@@ -118,6 +137,7 @@ Detail: TypeAlias = (
     | AttemptEnded
     | Joined
     | Committed
+    | CheckFailed
     | TargetEjected
     | TargetRestored
     | StreamEnded

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from router.core.boundary import Boundary
 from router.core.continuation import Style
+from router.engine.check import BoundaryCheck
 from router.engine.gaps import Gaps
 from router.engine.options import OnInterrupt
 from router.engine.upstream import Upstream
@@ -69,6 +70,7 @@ class Route:
         atomic_tools: tool calls are held back until they are whole, unless the client chooses.
         think_tags: `<think>` at the beginning of the content is reasoning.
         json: every answer is a JSON document, whether the request says so or not.
+        check: asked about every unit before it is committed, or None.
     """
 
     name: str
@@ -83,6 +85,7 @@ class Route:
     atomic_tools: bool = False
     think_tags: bool = False
     json: bool = False
+    check: BoundaryCheck | None = None
 
     @property
     def continuable(self) -> bool:

@@ -84,6 +84,7 @@ class Run:
             self._abandon("internal_error")
             raise
         finally:
+            self._stream.release()
             if self._cool is not None:
                 self._cool()
 

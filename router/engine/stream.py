@@ -7,6 +7,7 @@ one pass over its events, one delivery, one feed of the boundary.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ from router.core.tools import ToolLedger
 from router.engine.attempt import Attempt
 from router.engine.clock import Clock
 from router.engine.intake import Batch, Intake, Seam
+from router.engine.judge import Judge
 from router.engine.meter import CHARS_PER_TOKEN, Meter
 from router.engine.observe import Committed, Joined, Observers
 from router.engine.options import OnInterrupt, Options
@@ -151,6 +153,7 @@ class Stream:
         self._reassured_s = 0.0
         if resumed is not None:
             self._take_over(resumed)
+        self._judge = self._make_judge(route) if route.check is not None else None
 
     # -- what the loop asks ------------------------------------------------------------------
 
@@ -248,6 +251,8 @@ class Stream:
         self.machine.restart()
         self._boundary.rewind()
         self._intake.restart()
+        if self._judge is not None:
+            self._judge.restart()
         if self._record is not None:  # a stream that was resumed has one, of the text before
             self._record.close("restarted", keep_s=0)
             self._record = None
@@ -288,15 +293,26 @@ class Stream:
         Raises:
             Fenced: another router owns the record.
         """
+        fault = await self._follow(attempt, meter, target, first)
+        if self._judge is not None and self._structured is None:
+            fault = await self._judge.settle(fault)
+            if self.fenced:
+                raise Fenced
+        return fault
+
+    async def _follow(
+        self, attempt: Attempt, meter: Meter, target: Target, first: list[Event]
+    ) -> Fault | None:
         expecting_end = False
         intake = self._intake
         events = first or await attempt.read()
         while True:
             if self.fenced:
                 raise Fenced
+            if self._judge is not None and self._judge.rejected:
+                return None  # `settle` says why
             silent = not meter.chunks
-            batch = intake.take(events, meter)
-            self._note_seam(batch)
+            batch = await self._screened(intake.take(events, meter))
             if silent and batch.spoke and self.on_answering is not None:
                 self.on_answering(target)
             if batch.out:
@@ -319,8 +335,7 @@ class Stream:
 
     async def _end_of_answer(self, meter: Meter, target: Target) -> Fault | None:
         """A finish is held: deliver what was held with it, if the answer really is whole."""
-        batch = self._intake.end(meter)
-        self._note_seam(batch)
+        batch = await self._screened(self._intake.end(meter))
         if batch.out:
             await self._deliver(batch, meter, target)
         return batch.fault or await self._end_of_tools(meter, target)
@@ -337,10 +352,14 @@ class Stream:
             await self._deliver(Batch(out=[*bare]), meter, target)
         return None
 
-    def _note_seam(self, batch: Batch) -> None:
-        """A join may be decided by text that the client has already: then nothing is sent yet."""
+    async def _screened(self, batch: Batch) -> Batch:
+        """What is left of a batch after the route's check; its seam is noted."""
+        if self._judge is not None:
+            await self._judge.screen(batch)
+        # A join may be decided by text that the client has already: then nothing is sent yet.
         if batch.seam is not None and self._failover is not None:
             self._seam, self._failover = (self._failover, batch.seam), None
+        return batch
 
     async def _deliver(self, batch: Batch, meter: Meter, target: Target) -> None:
         if not self.began:
@@ -355,7 +374,11 @@ class Stream:
         self._last_output_s = now_s
         texts = batch.texts
         if texts:
-            self._advance(texts)
+            chars = self._advance(texts)
+            if chars and self._judge is not None and self._structured is None:
+                await self._judge.submit(chars)
+            elif chars:
+                self._commit(chars)
         if not only_text:
             self._note_tools(batch.out)
 
@@ -414,7 +437,7 @@ class Stream:
             return
         rest = len(self.machine.fragment)
         if rest:
-            self._commit(self._record, rest)
+            self._commit(rest)
         self._note_facts(finish)
 
     def _take_over(self, resumed: Resumed) -> None:
@@ -438,8 +461,7 @@ class Stream:
     def _on_fenced(self) -> None:
         """Another router has taken the stream over: stop listening at once."""
         self.fenced = True
-        if self._reading is not None:
-            self._reading.give_up()
+        self._stop_reading()
         if self.on_fenced is not None:
             self.on_fenced()
 
@@ -463,17 +485,47 @@ class Stream:
             elif self._intake.ran and isinstance(event, Extra):
                 self.machine.tool()
 
-    def _advance(self, texts: list[str]) -> None:
-        """Text is with the client: move the record if that completes a boundary."""
+    def _advance(self, texts: list[str]) -> int:
+        """Text is with the client: how much more of it may be committed?"""
         for text in texts:
             self.machine.text(text)
         joined = texts[0] if len(texts) == 1 else "".join(texts)
         # Of a document only whole values go out, so all of it may be committed.
-        chars = len(joined) if self._structured is not None else self._boundary.feed(joined)
-        if chars and self._record is not None:
-            self._commit(self._record, chars)
+        return len(joined) if self._structured is not None else self._boundary.feed(joined)
 
-    def _commit(self, record: RecordWriter, chars: int) -> None:
+    def _make_judge(self, route: Route) -> Judge:
+        assert route.check is not None  # noqa: S101 - asked before
+        return Judge(
+            route.check,
+            stream_id=self.head.stream_id,
+            route=route.name,
+            machine=self.machine,
+            boundary=self._boundary,
+            intake=self._intake,
+            structured=self._structured,
+            clock=self._clock,
+            tell=self._tell,
+            commit=self._commit_judged,
+            wake=self._stop_reading,
+        )
+
+    def _commit_judged(self, chars: int) -> None:
+        with contextlib.suppress(Fenced):  # whoever reads notices it
+            self._commit(chars)
+
+    def _stop_reading(self) -> None:
+        if self._reading is not None:
+            self._reading.give_up()
+
+    def release(self) -> None:
+        """Nobody waits for this stream any more."""
+        if self._judge is not None:
+            self._judge.release()
+
+    def _commit(self, chars: int) -> None:
+        record = self._record
+        if record is None:
+            return
         at_chars = self.machine.committed_chars
         delta = self.machine.commit(chars)
         meta = self._facts().to_meta() if self._record_meta_changed else None

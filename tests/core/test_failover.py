@@ -67,6 +67,7 @@ BEFORE: dict[FaultKind, Action | tuple[Action, ...]] = {
     K.MALFORMED: NEXT,
     K.DIVERGED: NEXT,
     K.SCHEMA_VIOLATION: NEXT,
+    K.BOUNDARY_REJECTED: (NEXT, NEXT, Return(), NEXT),
     K.DEADLINE: GiveUp("deadline"),
     K.CLIENT_GONE: Return(),
     K.HEDGED: NEXT,
