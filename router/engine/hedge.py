@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from router.core.events import Failed, Finish, Reasoning, Refusal, Text, ToolCall
+from router.core.events import Failed, Reasoning, Refusal, Text, ToolCall
 from router.core.faults import Fault, FaultKind
 from router.engine.asked import Asked
 
 _LOST = "the first target went on after all"
-_SPEAKS = (Text, Reasoning, Refusal, ToolCall, Finish)
+_SPEAKS = (Text, Reasoning, Refusal, ToolCall)
+"""What overtakes: a bare finish says nothing, and would end an answer that is being written."""
 
 
 class Asker(Protocol):

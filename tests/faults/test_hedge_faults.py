@@ -31,7 +31,7 @@ from router.core.faults import Fault, FaultKind
 from router.engine.gaps import FACTOR, FLOOR_S, MIN_SAMPLES, SAMPLES, Gaps
 from router.engine.hedge import Hedge
 from router.engine.observe import TargetEjected
-from router.simulate import Ended, Pace, RawAnswer
+from router.simulate import Conduct, Ended, Pace, RawAnswer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -402,3 +402,11 @@ async def test_a_race_costs_what_it_costs(stage: Stage) -> None:
     usage = [chunk["usage"] for chunk in answer.chunks if chunk.get("usage")]
     assert len(usage) == 1
     assert usage[0]["completion_tokens"] == 60
+
+
+async def test_a_second_attempt_that_only_finishes_overtakes_nobody(stage: Stage) -> None:
+    stage.faults(f"stall@{STALL_AT},for_s={SLOW_S + 2}")
+    stage.providers[1].manner.conduct = Conduct(prefix="empty")
+    answer, _ = await stage.ask(model="hedge")
+    finished(answer)
+    assert answer.delivered == TEXT
