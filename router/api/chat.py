@@ -149,6 +149,7 @@ class ChatCompletions:
                     several=request.n > 1,
                     continuable=route.continuable,
                 ),
+                sleep=self._serving.engine.clock.sleep,
             )
         except BaseException:
             await permit.give_back()

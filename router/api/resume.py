@@ -7,7 +7,7 @@ anew, which would double the client's text.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -34,6 +34,10 @@ committed text is mistaken about the stream."""
 
 MAX_DIGITS = 15
 """Of a count in a header."""
+
+NOT_YET_S = (0.05, 0.15, 0.3)
+"""Waits for a record that is not there, in seconds. Records are written behind the streams' backs,
+so a client whose connection broke may be back before its stream is on record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,13 +76,20 @@ class _Wanted:
     part: str | None
 
 
-async def take_over(headers: Mapping[str, str], store: RecordStore, asker: Asker) -> Resumed | None:
+async def take_over(
+    headers: Mapping[str, str],
+    store: RecordStore,
+    asker: Asker,
+    *,
+    sleep: Callable[[float], Awaitable[None]],
+) -> Resumed | None:
     """Become the writer of the stream that a client comes back for.
 
     Args:
         headers: of the request, names in lower case.
         store: the records.
         asker: who comes back.
+        sleep: waits so many seconds.
 
     Returns:
         None if the request asks for nothing of the kind.
@@ -90,7 +101,7 @@ async def take_over(headers: Mapping[str, str], store: RecordStore, asker: Asker
     if wanted is None:
         return None
     try:
-        record = await store.load(wanted.stream_id)
+        record = await _load(store, wanted.stream_id, sleep)
         _check(record, facts_of(record), asker, wanted)
         before = record.epoch
         record, writer = await store.takeover(wanted.stream_id, expected_epoch=before)
@@ -119,6 +130,17 @@ async def take_over(headers: Mapping[str, str], store: RecordStore, asker: Asker
     known = facts.known(wanted.received, part=wanted.part, epoch=before)
     plan = plan_resumption(record.text, facts.superseded, wanted.received, known=known)
     return Resumed(record=record, facts=facts, writer=writer, plan=plan)
+
+
+async def _load(
+    store: RecordStore, stream_id: str, sleep: Callable[[float], Awaitable[None]]
+) -> Record:
+    for wait_s in NOT_YET_S:
+        try:
+            return await store.load(stream_id)
+        except RecordNotFound:
+            await sleep(wait_s)
+    return await store.load(stream_id)
 
 
 def _wanted(headers: Mapping[str, str], *, blocking: bool) -> _Wanted | None:
