@@ -117,6 +117,19 @@ async def test_cut_after_every_token(
     assert styles <= {style, "original", *(["continue_final"] if prefix == "refuse" else [])}
 
 
+async def test_the_bytes_of_values_are_the_providers_own() -> None:
+    text = '{"big": 123456789012345678901234567890, "huge": -1e400, "half": "\\ud83d", "n": -0.0}'
+    for kind in ("openai", "vllm"):
+        async with says(text) as one, says(text) as two:
+            config = routed(one, two, types=["openai", kind], health=HEALTHY)
+            async with running_router(config) as it:
+                for cut in range(0, len(tokenize(text)), 2):
+                    one.set_faults(f"cut@{cut}")
+                    answer = await ask(it.base_url, response_format={"type": "json_object"})
+                    check_contract(answer)
+                    assert answer.delivered == text
+
+
 async def test_three_models_write_one_document() -> None:
     again = json.dumps(shuffled(DOCUMENT, 3), indent=1)
     async with says(TEXT) as one, says(TEXT) as two, says(again) as three:
@@ -289,6 +302,17 @@ async def test_one_target_alone_is_asked_again() -> None:
         assert len(one.requests) == 3
     assert answer.error is not None
     assert answer.error["code"] == "schema_violation"
+
+
+async def test_a_schema_that_no_model_can_satisfy_costs_nobody_a_target() -> None:
+    impossible = {"type": "object", "properties": {"a": False}, "required": ["a"]}
+    async with says(GOOD) as one, says(GOOD) as two, running_router(routed(one, two)) as it:
+        for _ in range(4):
+            answer, _ = await called(it.base_url, response_format=wanted(impossible))
+            assert error_of(answer)["code"] == "schema_violation"
+        health = it.serving.engine.health
+        assert health.available("p1/model-p1")
+        assert health.available("p2/model-p2")
 
 
 @pytest.mark.parametrize("rest", ['5, "b": 2}', ".5}", "e1}"])

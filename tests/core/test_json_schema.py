@@ -65,7 +65,7 @@ def test_the_property_met_all_kinds_of_cases() -> None:
     """Random schemas that nothing satisfies, or that everything does, would prove little."""
     if sum(VERDICTS.values()) < 500:
         pytest.skip("the property was not run in full")
-    assert min(VERDICTS["valid"], VERDICTS["early"], VERDICTS["late"]) > 20, VERDICTS
+    assert min(VERDICTS["valid"], VERDICTS["early"], VERDICTS["late"]) > 10, VERDICTS
 
 
 FIVE = {
