@@ -53,8 +53,9 @@ def plan_resumption(
     """
     known = received if known is None else min(known, received)
     ranges = [span for span in superseded if span[0] < known]
-    inside = next((span for span in ranges if known < span[1]), None)
-    # What the client has of a superseded range is worth nothing: go on from before it.
+    inside = next((span for span in ranges if known <= span[1]), None)
+    # What the client has of a superseded range is worth nothing, be it a part or all: go on from
+    # before it, so that a client that cuts its text there is right too.
     start = inside[0] if inside is not None else known
     settled = [span for span in ranges if span[1] <= start]
     canonical = start - sum(end - begin for begin, end in settled)

@@ -203,6 +203,7 @@ class Intake:
             sent: what was made of it, None for the original question.
         """
         self._finishes.clear()
+        self._spoke.clear()
         self._extras.clear()
         self._splice = self._stops = None
         self.stopped = False
@@ -252,6 +253,8 @@ class Intake:
         chunks = chars = 0
         for event in events:
             if type(event) is Text:
+                if event.choice and event.choice >= self._request.n:
+                    continue  # a choice that nobody asked for
                 chunks += 1
                 chars += len(event.text)
                 if self._plain:
@@ -262,7 +265,7 @@ class Intake:
                     self._take_text(event, batch, meter)
             elif type(event) is Failed:
                 batch.fault = event.fault
-            else:
+            elif getattr(event, "choice", 0) < self._request.n:
                 chunks += isinstance(event, (Reasoning, ToolCall, Refusal))
                 self._take_rare(event, batch, meter)
             if batch.fault is not None or self.stopped:

@@ -7,6 +7,7 @@ one pass over its events, one delivery, one feed of the boundary.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from router.engine.judge import Judge
 from router.engine.meter import CHARS_PER_TOKEN, Meter
 from router.engine.observe import Committed, Joined, Observers
 from router.engine.options import OnInterrupt, Options
+from router.engine.portions import portion
 from router.engine.report import FailoverReport
 from router.engine.resume import Facts, Resumed
 from router.engine.route import Route, Target
@@ -311,14 +313,16 @@ class Stream:
                 raise Fenced
             if self._judge is not None and self._judge.rejected:
                 return None  # `settle` says why
+            events, waiting = portion(events)
             silent = not meter.chunks
             batch = await self._screened(intake.take(events, meter))
             if silent and batch.spoke and self.on_answering is not None:
                 self.on_answering(target)
-            if batch.out:
-                await self._deliver(batch, meter, target)
-            elif self._structured is not None:
-                await self._reassure()
+            await self._pass_on(batch, meter, target)
+            if waiting and batch.fault is None:
+                await asyncio.sleep(0)  # others have their turn
+                events = waiting
+                continue
             over = attempt.ended or batch.fault is not None
             if intake.settled:
                 # A finish that was seen is an end, whatever breaks after it.
@@ -332,6 +336,12 @@ class Stream:
             elif over:
                 return batch.fault or Fault(kind=FaultKind.TRUNCATED, message=_NO_FINISH)
             events = await attempt.read()
+
+    async def _pass_on(self, batch: Batch, meter: Meter, target: Target) -> None:
+        if batch.out:
+            await self._deliver(batch, meter, target)
+        elif self._structured is not None:
+            await self._reassure()
 
     async def _end_of_answer(self, meter: Meter, target: Target) -> Fault | None:
         """A finish is held: deliver what was held with it, if the answer really is whole."""

@@ -163,7 +163,7 @@ def body_of(response: Response) -> AsyncIterator[bytes]:
     Returns:
         Pieces of the body.
     """
-    coded = response.headers.get("content-encoding", "identity") != "identity"
+    coded = response.headers.get("content-encoding", "").strip().lower() not in ("", "identity")
     return aiter(_decoded(response) if coded else response.stream)  # type: ignore[arg-type]
 
 

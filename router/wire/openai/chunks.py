@@ -183,7 +183,7 @@ class ChunkNormaliser:
             else:
                 self._delta(delta, index, logprobs, out)
         reason = choice.get("finish_reason")
-        if reason:
+        if reason and _says_finish(reason):
             self._finish(reason, index, choice, out)
 
     def _delta(self, delta: dict[str, Any], index: int, logprobs: Json, out: list[Event]) -> None:
@@ -397,3 +397,14 @@ def _shallow(value: Json) -> None:
     """What is passed on unread must be encodable later, on whatever stack that happens."""
     if deeper_than(value, MAX_FOREIGN_DEPTH):
         raise MalformedStream("A field of the answer is nested too deep.")
+
+
+def _says_finish(reason: Json) -> bool:
+    """Is there a word at all? Some servers write their "not yet" as a word, or as anything."""
+    if isinstance(reason, dict):
+        reason = reason.get("type")
+    return isinstance(reason, str) and reason.strip().lower() not in _NO_FINISH
+
+
+_NO_FINISH = frozenset({"", "null", "none", "undefined"})
+"""Words under `finish_reason` that mean that the answer goes on."""
