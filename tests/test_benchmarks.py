@@ -142,3 +142,12 @@ def test_a_table_aligns_numbers_to_the_right() -> None:
         "| x    |      1 |",
         "| yyyy |     22 |",
     ]
+
+
+def test_structured_compares_documents_with_text(tmp_path: Path) -> None:
+    found = run("structured", tmp_path)
+    assert {row["part"] for row in found["parts"]} >= {"reading", "whole values by a schema"}
+    assert [row["asked for"] for row in found["router"]] == [
+        *("text", "text, `sentences: fast`", "any JSON", "by a schema"),
+    ]
+    assert all(row["µs per token"] > 0 for row in (*found["parts"], *found["router"]))
