@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -352,3 +353,61 @@ async def replicas(
             running = running_router(config, observers=(one,))
             one.router = await stack.enter_async_context(running)
         yield found
+
+
+PASSING = {"broken", "away", "stream_interrupted", "draining", "resume_unavailable"}
+"""Ends of a connection after which a client tries elsewhere."""
+
+TRIES = 60
+"""Connections that it makes at most."""
+
+
+async def to_the_end(
+    comer: Comer, place: Callable[[int], str], *, first: str = "away", pause_s: float = 0.02
+) -> str:
+    """Come back until there is a finish, or an error that coming back does not mend.
+
+    Args:
+        comer: the client.
+        place: where it tries, by the number of the try.
+        first: how its first connection ended, if it had one.
+        pause_s: longest wait between two tries.
+
+    Returns:
+        "finished", or the error's code.
+    """
+    how = first
+    for turn in range(TRIES):
+        if how not in PASSING:
+            return how
+        try:
+            how = await comer.listen(place(turn))
+        except OSError:
+            how = "away"
+        if how in PASSING:
+            await asyncio.sleep(pause_s * turn)
+    return how
+
+
+@asynccontextmanager
+async def simulated(*options: str) -> AsyncIterator[str]:
+    """`router simulate` as a process of its own.
+
+    Args:
+        options: of the command.
+
+    Yields:
+        Its base URL.
+    """
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "router", "simulate", "--port", "0", *options,
+        stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(WAIT_S):
+            line = (await process.stdout.readline()).decode()
+        yield line.split()[4]
+    finally:
+        process.kill()
+        await process.wait()
