@@ -78,6 +78,7 @@ class BoundedProtocol(HttpToolsProtocol):
     _head_bytes = 0  # of an incomplete head: what came
     _field_bytes = 0  # of any head: what it was found to hold
     _timer: Timer | None = None  # for what the client has to do next
+    _flush: Timer | None = None  # for what it has to take of a whole answer
 
     # -- the connection ----------------------------------------------------------------------
 
@@ -122,6 +123,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is over."""
         self._expect_within(None)
+        if self._flush is not None:
+            self._flush.cancel()
         super().connection_lost(exc)
 
     def hang_up(self) -> None:
@@ -199,8 +202,17 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """The answer is whole. The rest of a body that nobody wanted is read, for a while."""
         super().on_response_complete()
+        if self._transport.get_write_buffer_size() and self._flush is None:
+            # A client that takes nothing must not keep its connection for ever, whole as its
+            # answer is: closing waits until everything is sent.
+            self._flush = self.clock.call_at(self.clock.now_s() + self.linger_s, self._unsent)
         if self.cycle.more_body and not self.transport.is_closing():
             self._expect_within(self.linger_s)
+
+    def _unsent(self) -> None:
+        self._flush = None
+        if self._transport.get_write_buffer_size():
+            self._transport.abort()
 
     def _pass_over_upgrade(self, rest: bytes) -> None:
         """Read the request once more, without the offer."""

@@ -449,7 +449,7 @@ async def test_every_target_says_how_it_stands() -> None:
     assert first["last_fault"]["message"] == "Wrong key."
     assert (second["target"], second["standing"]) == ("p2/model-p2", "well")
     assert second["routes"] == [
-        {"route": "chat", "priority": 2, "stall": "fixed", "idle_s": 5.0, "learnt_stall_s": 0.6}
+        {"route": "chat", "priority": 2, "stall": "fixed", "idle_s": 5.0, "learnt_stall_s": 1.0}
     ]
 
 
