@@ -414,6 +414,7 @@ def _only_at_start(old: Config, new: Config) -> list[str]:
     pairs: Mapping[str, tuple[object, object]] = {
         "server.max_header_bytes": (old.server.max_header_bytes, new.server.max_header_bytes),
         "server.drain_s": (old.server.drain_s, new.server.drain_s),
+        "server.limits": (old.server.limits, new.server.limits),
         "record": (old.record, new.record),
         "books": (old.books, new.books),
         "health": (old.health, new.health),

@@ -152,10 +152,11 @@ async def test_a_reload(tmp_path: Path) -> None:
         async with served(file) as router:
             url = await router.base_url()
             async with held_stream(url, gate) as reading:
-                write(file, new, drain_s=7)
+                limits = {"limits": {"concurrent_streams": 9}}
+                write(file, new, drain_s=7, server=limits)
                 router.process.send_signal(signal.SIGHUP)
                 await router.said("reloaded")
-                await router.said("read only at start: server.drain_s")
+                await router.said("read only at start: server.drain_s, server.limits;")
                 answer, _ = await called(url)
                 assert answer.delivered == OTHER
 
