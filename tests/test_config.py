@@ -215,7 +215,8 @@ def test_a_configuration_is_frozen() -> None:
 def test_no_repr_and_no_dump_shows_a_secret() -> None:
     config = good("everything")
     for text in (repr(config), str(config), config.model_dump_json(), str(config.model_dump())):
-        assert not any(word in text for word in ("first-key", "azure-key", "deep-key", "password", "____"))
+        secrets = ("first-key", "azure-key", "deep-key", "password", "____")
+        assert not any(word in text for word in secrets)
 
 
 # --- the command line's word ----------------------------------------------------------------------
