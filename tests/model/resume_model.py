@@ -62,14 +62,12 @@ class Rules:
         epochs: an older epoch is fenced out.
         writers: so is another writer under the same epoch.
         parts: a client says which response it heard last.
-        from_start: those facts say from where it went on, not what the client had.
         graves: a record that was taken over leaves a tombstone when it is deleted.
     """
 
     epochs: bool = True
     writers: bool = True
     parts: bool = True
-    from_start: bool = True
     graves: bool = True
 
 
@@ -184,17 +182,15 @@ class Writer:
         """It will write more."""
         return self.alive and not self.finished and not self.backlog.fenced
 
-    def facts(self, rules: Rules) -> Facts:
+    def facts(self) -> Facts:
         """For the next one."""
-        start = self.start if rules.from_start else self.start + self._replaced
         return Facts(
             epoch=self.backlog.epoch,
             part=str(self.number),
-            start=start,
+            start=self.start,
             superseded=tuple(self.machine.superseded),
         )
 
-    _replaced = 0
     _key: tuple[Any, ...] | None = None
 
 
@@ -279,15 +275,16 @@ class World:
     """A request that is under way for too long: last part heard, characters received."""
     taken: int = 1
     """The highest epoch that was ever given."""
-    key: tuple[Any, ...] = field(init=False, compare=False)
+    key: int = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Make the key: worlds with the same one have the same future."""
+        """Make the key: worlds with the same one have the same future. It is a hash of 64 bits: of
+        a million states, two share one by accident once in thirty million searches."""
         key = (
             self.redis, tuple(one.key for one in self.writers), self.client, self.left,
             self.past if self.left.losses else (), self.ghost, self.request, self.taken,
         )  # fmt: skip
-        object.__setattr__(self, "key", key)
+        object.__setattr__(self, "key", hash(key))
 
 
 Step = tuple[str, World]
@@ -427,7 +424,7 @@ class Model:
         if at % 2:
             before = machine.committed_chars
             delta = machine.commit(2)
-            meta = writer.facts(self._rules).to_meta() if writer.facts_due else None
+            meta = writer.facts().to_meta() if writer.facts_due else None
             writer.facts_due = False
             writer.backlog.commit(delta, before, meta)
 
@@ -497,9 +494,8 @@ class Model:
         )
         machine.replayed(len(plan.replay))
         writer = Writer(number, machine, backlog, plan.start)
-        writer._replaced = plan.received - plan.start
         writer.sent = plan.replay
-        backlog.commit("", machine.committed_chars, writer.facts(self._rules).to_meta())
+        backlog.commit("", machine.committed_chars, writer.facts().to_meta())
         left = world.left._replace(resumptions=world.left.resumptions - 1)
         taken = redis._replace(epoch=epoch, writer=token, outcome="")
         new = replace(
@@ -643,7 +639,7 @@ def explore(model: Model, budget: Budget, *, limit: int = 5_000_000) -> Explored
         Broken: a rule does not hold; the message tells the shortest way there.
     """
     first = model.begin(budget)
-    before: dict[tuple[Any, ...], tuple[tuple[Any, ...], str] | None] = {first.key: None}
+    before: dict[int, tuple[int, str] | None] = {first.key: None}
     queue = deque([first])
     whole = refused = 0
     while queue:
@@ -665,9 +661,7 @@ def explore(model: Model, budget: Budget, *, limit: int = 5_000_000) -> Explored
     return Explored(len(before), whole, refused)
 
 
-def _way(
-    before: dict[tuple[Any, ...], tuple[tuple[Any, ...], str] | None], key: tuple[Any, ...]
-) -> str:
+def _way(before: dict[int, tuple[int, str] | None], key: int) -> str:
     steps: list[str] = []
     at = before[key]
     while at is not None:
