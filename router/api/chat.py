@@ -375,12 +375,14 @@ def draining_error(
         lasting: its record outlives this process.
     """
     how = "Ask again: another replica will answer."
+    stream_id: tuple[tuple[str, str], ...] = ()
     if report is not None and report.resumable and lasting:
         how = (
             "Nothing is lost: send the same request again, to any replica, with the headers "
             f"x-router-resume: {report.stream_id}, x-router-part: {part} and x-router-received: "
-            "the number of characters of text that you have; the answer then goes on."
+            "the number of characters of text that have come; the answer then goes on."
         )
+        stream_id = (("x-router-stream-id", report.stream_id),)
     elif report is not None and report.delivered_chars:
         kept = "" if lasting else ", since its record is in this router's memory alone"
         how = f"This stream cannot be resumed{kept}; what was delivered is incomplete."
@@ -389,7 +391,7 @@ def draining_error(
         status=503,
         type="server_error",
         code="draining",
-        headers=(("retry-after", "1"), ("connection", "close")),
+        headers=(("retry-after", "1"), ("connection", "close"), *stream_id),
     )
 
 
