@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import aiohttp
 import httpx
+from aiohttp.connector import AddrInfoType
 from httpx_aiohttp import AiohttpTransport
 from yarl import URL
 
@@ -27,6 +28,10 @@ KEEPALIVE_S = 30.0
 READ_BUFFER_BYTES = 65_536
 """Bound on what is buffered of an upstream body that the client does not take: beyond twice this
 the socket is not read, and the provider is slowed down by TCP itself."""
+
+RECEIVE_BUFFER_BYTES = 131_072
+"""What the kernel may hold of an upstream body (it takes twice this). Left to itself it grows the
+buffer to many megabytes a connection while a client reads slowly."""
 
 MAX_CODED_BODY_BYTES = 64 * 1024 * 1024
 """Bound on a compressed upstream body, which nobody asked for."""
@@ -42,6 +47,13 @@ TRANSPORT_ERRORS = (httpx.HTTPError, aiohttp.ClientError, OSError, EOFError)
 
 DECODING_ERRORS = (httpx.DecodingError,)
 """What a body raises that is not coded as it says."""
+
+
+def _bounded_socket(address: AddrInfoType) -> socket.socket:
+    family, kind, protocol, *_ = address
+    sock = socket.socket(family, kind, protocol)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+    return sock
 
 
 def make_tls() -> ssl.SSLContext:
@@ -146,6 +158,7 @@ class Upstream:
                     limit=0,  # streams are limited where they come in, not where they go out
                     keepalive_timeout=KEEPALIVE_S,
                     ssl=self._verify,
+                    socket_factory=_bounded_socket,
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 read_bufsize=READ_BUFFER_BYTES,

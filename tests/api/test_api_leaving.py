@@ -7,7 +7,6 @@ import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +20,7 @@ from router.api.chat import STALL_GRACE_S
 from router.api.protocol import LINGER_S
 from router.api.server import UNSENT_BYTES
 from router.engine.observe import Detail, StreamEnded
-from router.engine.upstream import READ_BUFFER_BYTES
+from router.engine.upstream import READ_BUFFER_BYTES, RECEIVE_BUFFER_BYTES
 from router.errors import RecordNotFound
 from router.simulate import Ended, RawAnswer, Script, SimulatedProvider, Turnstile, seeded_text
 
@@ -323,11 +322,6 @@ async def until_still(provider: SimulatedProvider) -> int:
     return before
 
 
-def held_by_kernel(name: str) -> int:
-    """What Linux gives a socket's buffer to begin with; it grows only while it is read."""
-    return int(Path("/proc/sys/net/ipv4", name).read_text().split()[1])
-
-
 async def drained(client: RawClient) -> bytes:
     """Read on, and no longer through a needle's eye."""
     sock: Any = client.writer.get_extra_info("socket")
@@ -350,7 +344,7 @@ async def test_reading_slowly_slows_the_provider_and_is_no_fault() -> None:
             # Ours: what aiohttp holds, what waits for the socket and one delivery. The
             # kernel's: what it may not send yet, and the receive buffer of our own socket.
             ours = 2 * READ_BUFFER_BYTES + 65_536 + 3 * READ_BUFFER_BYTES
-            kernels = UNSENT_BYTES + 4 * held_by_kernel("tcp_rmem") + 2 * 16_384 + 65_536
+            kernels = UNSENT_BYTES + 2 * RECEIVE_BUFFER_BYTES + 2 * 16_384 + 65_536
             assert sent < ours + kernels < len(answer.body) / 2
             assert ends.outcomes == []
             body = await drained(client)
