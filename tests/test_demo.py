@@ -219,6 +219,7 @@ def test_an_interrupt_gives_the_terminal_back(number: signal.Signals, code: int)
             stdout=theirs,
             stderr=subprocess.PIPE,
             env={**env, "TERM": "xterm"},
+            preexec_fn=heed_interrupts,  # noqa: PLW1509 - no thread of ours runs here
         ) as process,
     ):
         os.close(theirs)
@@ -232,6 +233,11 @@ def test_an_interrupt_gives_the_terminal_back(number: signal.Signals, code: int)
     assert not complaint
     assert seen.count(b"\x1b[?25l") == 1
     assert seen.endswith(b"\r\n\x1b[0m\x1b[?25h")
+
+
+def heed_interrupts() -> None:
+    """Whoever runs the tests in the background has its children ignore an interrupt."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def until_closed(terminal: io.FileIO) -> Iterator[bytes]:
