@@ -84,6 +84,23 @@ async def test_a_cut_connection_is_resumed_on_the_other_replica(
             assert comer.heads[0]["x-router-part"] != comer.heads[1]["x-router-part"]
 
 
+@pytest.mark.parametrize("behaviour", ["strip", "preamble_stripped"])
+async def test_a_line_of_code_keeps_its_depth(redis: RedisServer, behaviour: str) -> None:
+    """The provider goes on without the white space that belongs between, as many do."""
+    (sample,) = (one for one in SAMPLES if one.name == "code")
+    text, holds, conduct = sample.text, Holds(), Conduct(instruct=behaviour)
+    async with (
+        SimulatedProvider(script=Script(text=text), conduct=conduct, gate=holds) as provider,
+        replicas(redis, provider) as (one, two),
+    ):
+        for number, tokens in enumerate(cuts_of(text, seed=2)):
+            holds.hold(2 * number, before=tokens)
+            comer = Comer()
+            await cut_short(comer, one, len(tokens_in(text, tokens)))
+            assert await comer.listen(two.url) == "finished"
+            assert comer.canonical == comer.shown == text, (tokens, comer.metadata)
+
+
 async def test_what_was_on_its_way_when_the_connection_broke_comes_again(
     redis: RedisServer,
 ) -> None:

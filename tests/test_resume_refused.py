@@ -119,12 +119,10 @@ async def test_another_body(redis: RedisServer) -> None:
         await it.goes_on()
 
 
-@pytest.mark.parametrize(
-    "stream_id", ["nobody", "a" * 24, "a" * 129, "../x", "{x}", "x:state", "x y", "é", "*"]
-)
-async def test_an_id_that_nobody_has(redis: RedisServer, stream_id: str) -> None:
+async def test_an_id_that_nobody_has(redis: RedisServer) -> None:
     async with broken(redis) as it:
-        assert await it.refused(x_router_resume=stream_id) == "404 resume_unknown"
+        for name in ("nobody", "a" * 24, "a" * 129, "../x", "{x}", "x:state", "x y", "é", "*"):
+            assert await it.refused(x_router_resume=name) == "404 resume_unknown"
 
 
 async def test_ids_cannot_be_guessed(redis: RedisServer) -> None:
@@ -133,11 +131,12 @@ async def test_ids_cannot_be_guessed(redis: RedisServer) -> None:
         assert len(it.comer.stream_id) == STREAM_ID_BYTES * 4 // 3
 
 
-@pytest.mark.parametrize("received", [None, "", "-1", "1.5", "ten", "٣", "1" * 16, "0x10", "1 2"])
-async def test_no_number_received(redis: RedisServer, received: str | None) -> None:
+async def test_no_number_received(redis: RedisServer) -> None:
     async with broken(redis) as it:
-        assert await it.refused(x_router_received=received) == "400 resume_offset"
-        assert it.comer.errors[-1]["param"] == "x-router-received"
+        for received in (None, "", "-1", "1.5", "ten", "³", "1" * 16, "0x10", "1 2"):
+            assert await it.refused(x_router_received=received) == "400 resume_offset"
+            assert it.comer.errors[-1]["param"] == "x-router-received"
+        await it.goes_on()
 
 
 async def test_beyond_anything_that_was_sent(redis: RedisServer) -> None:
@@ -205,6 +204,7 @@ MEDDLING: dict[str, list[tuple[str | int | bytes, ...]]] = {
     "ranges that are none": [("HSET", "S", "meta", '{"superseded": [[1]]}')],
     "ranges that overlap": [("HSET", "S", "meta", '{"superseded": [[1, 9], [4, 12]]}')],
     "a range turned round": [("HSET", "S", "meta", '{"superseded": [[9, 1]]}')],
+    "words in its white space": [("HSET", "S", "meta", '{"gap": " x "}')],
     "a count below zero": [("HSET", "S", "meta", '{"start": -1}')],
 }
 

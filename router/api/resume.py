@@ -128,7 +128,8 @@ async def take_over(
     except RecordUnavailable as error:
         _refuse(503, "resume_unavailable", f"The record cannot be asked for now: {error}.")
     known = facts.known(wanted.received, part=wanted.part, epoch=before)
-    plan = plan_resumption(record.text, facts.superseded, wanted.received, known=known)
+    text = record.text + facts.gap
+    plan = plan_resumption(text, facts.superseded, wanted.received, known=known)
     return Resumed(record=record, facts=facts, writer=writer, plan=plan)
 
 

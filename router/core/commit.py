@@ -126,7 +126,12 @@ class CommitMachine:
 
     @classmethod
     def resumed(
-        cls, committed: str, boundaries: int, received: int, superseded: Sequence[tuple[int, int]]
+        cls,
+        committed: str,
+        boundaries: int,
+        received: int,
+        superseded: Sequence[tuple[int, int]],
+        fragment: str = "",
     ) -> CommitMachine:
         """The machine of a stream that another writer began.
 
@@ -135,8 +140,11 @@ class CommitMachine:
             boundaries: commits so far.
             received: characters that the client has.
             superseded: ranges of those that are no part of the answer.
+            fragment: what is known to follow the committed text.
         """
         machine = cls()
+        machine._fragment = [fragment] if fragment else []
+        machine._pieces = [len(fragment)] if fragment else []
         machine._committed = [committed] if committed else []
         machine.committed_chars = len(committed)
         machine.boundaries = boundaries

@@ -13,6 +13,9 @@ from router.core.resumption import Resumption
 from router.errors import RecordCorrupt
 from router.store.base import Record, RecordWriter
 
+MAX_GAP_CHARS = 200
+"""Bound on white space that is kept: deeper is no line of code."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
@@ -28,6 +31,8 @@ class Facts:
         target: the first producing target, "" if nothing was delivered.
         model: the model that the client was told, the same.
         finish: how the answer ended, "" if it did not: a completed one is kept for `retain_s`.
+        gap: white space behind the committed text. No boundary ends in any, and without it a
+            provider that begins its continuation with words would take a line of code its depth.
     """
 
     epoch: int = 1
@@ -39,6 +44,7 @@ class Facts:
     target: str = ""
     model: str = ""
     finish: str = ""
+    gap: str = ""
 
     def known(self, received: int, *, part: str | None, epoch: int) -> int:
         """How much of what a client has these facts speak of.
@@ -61,7 +67,7 @@ class Facts:
 
     def to_meta(self) -> dict[str, object]:
         """As a record's meta."""
-        finish = {"finish": self.finish} if self.finish else {}
+        rare = {"finish": self.finish, "gap": self.gap}
         return {
             "epoch": self.epoch,
             "part": self.part,
@@ -71,7 +77,7 @@ class Facts:
             "sealed": self.sealed,
             "target": self.target,
             "model": self.model,
-            **finish,
+            **{name: value for name, value in rare.items() if value},
         }
 
 
@@ -96,13 +102,29 @@ def facts_of(record: Record) -> Facts:
             target=str(meta.get("target", "")),
             model=str(meta.get("model", "")),
             finish=str(meta.get("finish", "")),
+            gap=str(meta.get("gap", "")) if record.text else "",
         )
     except (TypeError, ValueError) as error:
         raise RecordCorrupt(f"record {record.head.stream_id}: its facts cannot be read") from error
     edges = [0, *(edge for span in facts.superseded for edge in span)]
     if edges != sorted(edges):
         raise RecordCorrupt(f"record {record.head.stream_id}: its superseded ranges overlap")
+    if facts.gap.strip():
+        raise RecordCorrupt(f"record {record.head.stream_id}: there is text in its white space")
     return facts
+
+
+def gap_of(pending: str) -> str:
+    """The white space that text behind a boundary begins with.
+
+    Args:
+        pending: that text.
+
+    Returns:
+        "" also for more than is worth keeping.
+    """
+    gap = pending[: len(pending) - len(pending.lstrip())]
+    return gap if len(gap) <= MAX_GAP_CHARS else ""
 
 
 def _count(meta: Mapping[str, Any], name: str, default: int) -> int:

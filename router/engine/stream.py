@@ -30,7 +30,7 @@ from router.engine.observe import Committed, Joined, Observers
 from router.engine.options import OnInterrupt, Options
 from router.engine.portions import portion
 from router.engine.report import FailoverReport
-from router.engine.resume import Facts, Resumed
+from router.engine.resume import Facts, Resumed, gap_of
 from router.engine.route import Route, Target
 from router.engine.sink import Sink, StreamHead
 from router.providers.base import Sent
@@ -143,6 +143,7 @@ class Stream:
         self._record: RecordWriter | None = None
         self._record_meta_changed = True
         self._target = self._model = ""  # as the client was told
+        self._gap = ""
         self._reading: Attempt | None = None
         self.fenced = False
         """Another router has taken the stream over."""
@@ -453,6 +454,7 @@ class Stream:
     def _take_over(self, resumed: Resumed) -> None:
         text = resumed.record.text
         self._target, self._model = resumed.facts.target, resumed.facts.model
+        self._gap = resumed.facts.gap
         self._hold(resumed.writer)
         # From now on delivered offsets are ours.
         self._note_facts(resumed.facts.finish)
@@ -461,6 +463,7 @@ class Stream:
         elif text:
             self._boundary.feed(text)
             self._boundary.finish()
+            self._boundary.feed(resumed.facts.gap)
 
     def _hold(self, record: RecordWriter) -> None:
         self._record = record
@@ -538,6 +541,9 @@ class Stream:
             return
         at_chars = self.machine.committed_chars
         delta = self.machine.commit(chars)
+        gap = gap_of(self.machine.fragment)
+        if gap != self._gap:
+            self._gap, self._record_meta_changed = gap, True
         meta = self._facts().to_meta() if self._record_meta_changed else None
         self._record_meta_changed = False
         record.commit(delta, at_chars=at_chars, meta=meta)
@@ -567,6 +573,7 @@ class Stream:
             target=self._target,
             model=self._model,
             finish=finish,
+            gap=self._gap,
         )
 
     def _tell_joined(self, pause_ms: float | None) -> None:
@@ -590,5 +597,9 @@ class Stream:
 def _machine_of(resumed: Resumed) -> CommitMachine:
     plan = resumed.plan
     return CommitMachine.resumed(
-        resumed.record.text, resumed.record.boundaries, plan.received, plan.superseded
+        resumed.record.text,
+        resumed.record.boundaries,
+        plan.received,
+        plan.superseded,
+        resumed.facts.gap,
     )
