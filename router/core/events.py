@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import msgspec
 
 from router.core.faults import Fault
+from router.core.request import Format
 
 FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter", "function_call"]
 """The values that OpenAI's wire knows; every synonym becomes one of these."""
@@ -100,15 +101,18 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False):
 
 
 class Extra(msgspec.Struct, frozen=True, gc=False):
-    """Delta fields unknown to the router (`annotations`, `audio`, …), passed on as they are.
+    """Fields unknown to the router (`annotations`, `audio`, a signature, …), passed on as they are
+    to a client that speaks their format; no other could read them.
 
     Args:
-        fields: name to value.
+        fields: name to value, in the shape of the format.
         choice: index of the choice.
+        format: whose fields they are.
     """
 
     fields: dict[str, Any]
     choice: int = 0
+    format: Format = Format.OPENAI
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False):
@@ -117,7 +121,8 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     Args:
         input_tokens: prompt tokens.
         output_tokens: completion tokens.
-        raw: the provider's own object, with its details.
+        raw: the counts with their details, in the shape of chat completions' `usage`, whatever
+            format they came in; details that this has no name for keep their own.
     """
 
     input_tokens: int
@@ -132,11 +137,13 @@ class Finish(msgspec.Struct, frozen=True, gc=False):
         reason: canonical reason.
         choice: index of the choice.
         raw: the provider's own word, kept for the log.
+        matched: the stop sequence that ended it, where the provider tells; else "".
     """
 
     reason: FinishReason
     choice: int = 0
     raw: str = ""
+    matched: str = ""
 
 
 class Done(msgspec.Struct, frozen=True, gc=False):

@@ -22,9 +22,10 @@ from router.build import build
 from router.config import Config
 from router.config.schema import Health, Record
 from router.core.continuation import Continuation, ContinuationStyle
+from router.core.conversation import Loss
 from router.core.events import Event, Finish, Text
 from router.core.faults import Fault
-from router.core.request import ChatRequest
+from router.core.request import ChatRequest, Format
 from router.drill.question import Question
 from router.drill.relay import Cut, Relay, Seen
 from router.engine.observe import Detail, Joined
@@ -256,9 +257,18 @@ class _Tapped:
         """The provider's own."""
         return self._provider.sends(request, continuation)
 
-    def reader(self) -> StreamReader:
+    @property
+    def format(self) -> Format:
+        """The provider's own."""
+        return self._provider.format
+
+    def losses(self, request: ChatRequest) -> tuple[Loss, ...]:
+        """The provider's own."""
+        return self._provider.losses(request)
+
+    def reader(self, *, continuing: bool = False) -> StreamReader:
         """The provider's own, overheard: it is asked for right after the request it reads for."""
-        return _Tap(self._provider.reader(), self._notes.heard[-1])
+        return _Tap(self._provider.reader(continuing=continuing), self._notes.heard[-1])
 
     def classify(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault:
         """The provider's own."""

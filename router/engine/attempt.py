@@ -62,6 +62,7 @@ class Attempt:
         request: what to send.
         limits: its clocks.
         clock: where time comes from.
+        continuing: the request is a continuation.
     """
 
     def __init__(
@@ -71,13 +72,15 @@ class Attempt:
         request: UpstreamRequest,
         limits: Limits,
         clock: Clock,
+        *,
+        continuing: bool = False,
     ) -> None:
         self._upstream = upstream
         self._provider = provider
         self._request = request
         self._limits = limits
         self._clock = clock
-        self._reader = provider.reader()
+        self._reader = provider.reader(continuing=continuing)
         self._response: Response | None = None
         self._body: AsyncIterator[bytes] | None = None
         self._watch = Watch(clock)

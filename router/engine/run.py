@@ -14,6 +14,7 @@ from dataclasses import replace
 import msgspec
 
 from router.core.commit import State
+from router.core.continuation import Style
 from router.core.events import Finish, finish_reason
 from router.core.failover import Action, Ask, GiveUp, Phase, Progress, Refuse, Return
 from router.core.faults import Fault, FaultKind, Verdict
@@ -165,6 +166,7 @@ class Run:
                 target.provider.build(self._stream.request, continuation),
                 self._choice.limits(target),
                 self._clock,
+                continuing=sent is not None and sent.style is not Style.RESTART,
             ),
             meter=self._meter(number, target, sent.style.value if sent else ""),
             how=how,

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from router.core.continuation import Continuation, ContinuationStyle, Style
+from router.core.conversation import Loss
 from router.core.events import Event
 from router.core.faults import Fault
-from router.core.request import ChatRequest
+from router.core.request import ChatRequest, Format
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +71,22 @@ class Provider(Protocol):
         ...
 
     @property
+    def format(self) -> Format:
+        """What it speaks. A request in another format is translated by `build`."""
+        ...
+
+    def losses(self, request: ChatRequest) -> tuple[Loss, ...]:
+        """What of a request this target cannot be told; empty for a request in its own format.
+
+        Args:
+            request: the client's request.
+
+        Raises:
+            RequestError: it is wrong in a way that only shows when it is translated.
+        """
+        ...
+
+    @property
     def continuation(self) -> ContinuationStyle:
         """This target's style: the family's default for its model, with configured overrides."""
         ...
@@ -95,8 +112,12 @@ class Provider(Protocol):
         """
         ...
 
-    def reader(self) -> StreamReader:
-        """A fresh reader for one 2xx response body."""
+    def reader(self, *, continuing: bool = False) -> StreamReader:
+        """A fresh reader for one 2xx response body.
+
+        Args:
+            continuing: it answers a continuation, which may have nothing left to say.
+        """
         ...
 
     def classify(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault:

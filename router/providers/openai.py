@@ -16,8 +16,9 @@ import msgspec
 
 from router import __version__
 from router.core.continuation import Continuation, ContinuationStyle, Style
+from router.core.conversation import Loss
 from router.core.faults import Fault
-from router.core.request import ChatRequest
+from router.core.request import ChatRequest, Format
 from router.providers import continuations
 from router.providers.base import MAX_ERROR_BODY_BYTES, Sent, StreamReader, UpstreamRequest
 from router.providers.classify import Classifier
@@ -60,6 +61,15 @@ class OpenAIProvider:
         # The generated one would show the credential in `headers`.
         return f"OpenAIProvider({self.family.name}, {self.model!r}, {self.url!r})"
 
+    @property
+    def format(self) -> Format:
+        """Chat completions."""
+        return Format.OPENAI
+
+    def losses(self, request: ChatRequest) -> tuple[Loss, ...]:  # noqa: ARG002 - it is passed on
+        """None: the client's own body is sent."""
+        return ()
+
     def build(self, request: ChatRequest, continuation: Continuation | None) -> UpstreamRequest:
         """The HTTP request for a streamed answer, or for its continuation.
 
@@ -98,8 +108,12 @@ class OpenAIProvider:
             return Sent(style=style, prefix=continuation.prefix)
         return Sent(style=style, prefix=continuations.sent_prefix(request, continuation))
 
-    def reader(self) -> StreamReader:
-        """A fresh reader for one 2xx response body."""
+    def reader(self, *, continuing: bool = False) -> StreamReader:  # noqa: ARG002 - all the same
+        """A fresh reader for one 2xx response body.
+
+        Args:
+            continuing: it answers a continuation.
+        """
         return ChatStreamReader(on_error=self.classifier.error_object)
 
     def classify(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault:

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from router.errors import RequestError
+from router.wire.checks import MAX_DEPTH, MAX_MESSAGES, MAX_TOOLS
 from router.wire.openai import parse_chat_request
-from router.wire.openai.request import MAX_DEPTH, MAX_MESSAGES, MAX_STOP, MAX_TOOLS
+from router.wire.openai.request import MAX_STOP
 
 USER = {"role": "user", "content": "Hi"}
 MINIMAL: dict[str, Any] = {"model": "chat", "messages": [USER]}

@@ -4,7 +4,7 @@
 client gets.
 """
 
-from router.wire.openai.jsontext import dumps as encode_json
+from router.wire.jsontext import dumps as encode_json
 from router.wire.openai.reader import ChatStreamReader
 from router.wire.openai.request import parse_chat_request
 from router.wire.openai.writer import ChunkWriter, CompletionFold, error_object

@@ -26,7 +26,7 @@ from router.core.events import (
 )
 from router.core.faults import Fault, FaultKind
 from router.errors import MalformedStream
-from router.wire.openai.jsontext import (
+from router.wire.jsontext import (
     REPLACEMENT,
     Json,
     deeper_than,

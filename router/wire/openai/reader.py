@@ -17,8 +17,8 @@ from router.core.events import Done, Event, Failed
 from router.core.faults import Fault, FaultKind
 from router.core.sse import MAX_EVENT_BYTES, ServerSentEvent, SseDecoder
 from router.errors import MalformedStream
+from router.wire.jsontext import Json, loads, plain_loads
 from router.wire.openai.chunks import ChunkNormaliser
-from router.wire.openai.jsontext import Json, loads, plain_loads
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
 """Bound on a body that is one JSON value: a whole completion, which is held until its end."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from router.core.events import ToolCall
 from router.errors import MalformedStream
-from router.wire.openai.jsontext import MAX_MEND_DEPTH, Json, deeper_than, dumps, mend
+from router.wire.jsontext import MAX_MEND_DEPTH, Json, deeper_than, dumps, mend
 
 MAX_TOOL_CALLS = 1024
 """Bound on the calls of one choice: an answer has a few, a loop gone wild has more than this."""

@@ -20,7 +20,7 @@ from router.core.events import (
     Text,
     ToolCall,
 )
-from router.wire.openai.jsontext import Json, dumps, mend, mend_tree
+from router.wire.jsontext import Json, dumps, mend, mend_tree
 
 _DONE: Final = b"data: [DONE]\n\n"
 _OPEN_FINISH: Final = b',"finish_reason":null}]}\n\n'
