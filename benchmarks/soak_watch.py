@@ -288,15 +288,17 @@ def _fits(entry: Entry, row: dict[str, Any]) -> bool:
 
 
 async def keys_of(client: aioredis.Redis) -> Counter[str]:
-    """How many keys of each kind there are; a stream's id and a key's digest become `*`.
+    """How many keys of each kind there are; a stream's id and a key's digest become `*`, and the
+    state of a record that is but a tombstone is one.
 
     Args:
         client: of the Redis.
     """
     kinds: Counter[str] = Counter()
     async for key in client.scan_iter(count=1_000):
-        name = key.decode()
-        name = re.sub(r"router:\{[^}]*\}", "router:{*}", name)
+        name = re.sub(r"router:\{[^}]*\}", "router:{*}", key.decode())
+        if name.endswith("}:state") and await client.hexists(key, "gone"):
+            name = "tombstones"
         kinds[re.sub(r"(:writer:|\{health\}:|limit:).*", r"\1*", name)] += 1
     return kinds
 

@@ -94,10 +94,6 @@ async def test_the_old_writer_is_fenced_out(redis: RedisServer) -> None:
         assert await keys_of(redis, new.stream_id) <= {f"router:{{{new.stream_id}}}:state"}
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="the end of a stream that was taken over leaves nothing to fence it out with",
-)
 async def test_the_old_writer_wakes_up_after_the_end(redis: RedisServer) -> None:
     """It changes nothing, and ends, though there is no record any more."""
     holds = held(TOKENS)

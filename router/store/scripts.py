@@ -10,6 +10,10 @@ The epoch counts takeovers; the writer is a number that each owner makes up. Whe
 fails over to a replica that lagged, a takeover may be lost and its epoch given away again: the
 writer tells the two apart, so that no two of them ever append to one text.
 
+Where a deleted record may still be written to, a tombstone stays: a state of `v`, `epoch` and
+`gone`, which fences out whoever comes. It lives as long as an open record, which is longer than any
+writer of the stream.
+
 `WRITE` does everything a stream's owner ever does, so that whatever has piled up for a stream
 (opening, commits, end) is one command. Redis 6 and newer; no functions, no script flags.
 """
@@ -157,6 +161,9 @@ def write_args(write: Write, ttl_ms: int) -> tuple[str | bytes | int, ...]:
 
 
 def _removal(write: Write) -> str:
+    """How the record goes: not at all, leaving a tombstone where somebody may still write, or so
+    that nothing is left. A stream that was taken over has an old writer, which may be asleep: with
+    nothing there to fence it out it would put its text back."""
     if not write.outcome or write.keep_ms:
         return ""
-    return "tombstone" if write.repeated else "now"
+    return "tombstone" if write.repeated or write.epoch > 1 else "now"

@@ -451,8 +451,8 @@ class Model:
 
     def _write(self, world: World, write: Write) -> tuple[Stored | None, int]:
         args = write_args(write, TTL_MS)
-        if args[14] and write.epoch > 1 and not write.repeated:
-            args = (*args[:14], "tombstone" if self._rules.graves else "now", *args[15:])
+        if args[14] and not (self._rules.graves or write.repeated):
+            args = (*args[:14], "now", *args[15:])
         redis, answer = write_redis(world.redis, args, self._rules)
         if self.on_write is not None:
             self.on_write(write, redis, answer)

@@ -192,6 +192,27 @@ async def test_an_old_writer_that_only_closes_is_fenced_too(
     assert old.fenced
 
 
+async def test_an_old_writer_that_wakes_up_after_the_end_is_fenced_too(
+    store: FlushedStore, head: RecordHead
+) -> None:
+    old = store.open(head)
+    old.source = lambda: "First. Old goes on."
+    old.commit("First.", at_chars=0)
+    await store.flushed()
+    _, new = await store.takeover(head.stream_id, expected_epoch=1)
+    new.commit(" New goes on.", at_chars=6)
+    new.close("completed", keep_s=0)
+    await store.flushed()
+    old.commit(" Old goes on.", at_chars=6)
+    await store.flushed()
+    assert (old.fenced, new.fenced) == (True, False)
+    with pytest.raises(RecordNotFound):
+        await store.load(head.stream_id)
+    for epoch in (1, 2):
+        with pytest.raises(RecordNotFound):
+            await store.takeover(head.stream_id, expected_epoch=epoch)
+
+
 async def test_one_of_two_takes_over(store: FlushedStore, head: RecordHead) -> None:
     store.open(head)
     await store.flushed()

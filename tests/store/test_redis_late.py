@@ -133,6 +133,27 @@ async def test_no_tombstone_without_need(bench: Bench) -> None:
     assert await node_of(bench.link).reader.exists(*keys(bench.head.stream_id)) == 0
 
 
+async def test_a_stream_that_was_taken_over_leaves_a_tombstone(bench: Bench) -> None:
+    """Its old writer knows nothing of all that, and may be asleep."""
+    bench.commit("Secret.")
+    await bench.settle()
+    asleep, taken = bench.backlog, replace(await bench.record(), epoch=2)
+    bench.backlog = Backlog(bench.head, bench.tally, writer=asleep.writer, resumed=taken)
+    await node_of(bench.link).reader.hset(keys(bench.head.stream_id)[0], "epoch", "2")
+    bench.backlog.close("completed", 0)
+    await bench.settle()
+    state, text = keys(bench.head.stream_id)
+    assert await node_of(bench.link).reader.exists(text) == 0
+    assert 0 < await node_of(bench.link).reader.pttl(state) <= 60_000
+    fields, _ = await bench.link.call(Script(LOAD), bench.head.stream_id)
+    assert set(fields[::2]) == {b"v", b"epoch", b"gone"}
+    bench.backlog, asleep.source = asleep, lambda: bench.text
+    bench.commit(" More.")
+    await bench.settle()
+    assert asleep.fenced
+    assert await node_of(bench.link).reader.exists(text) == 0
+
+
 async def test_an_end_that_was_dropped_unsent_is_sent_if_its_opening_may_have_been(
     bench: Bench,
 ) -> None:
