@@ -33,7 +33,7 @@ test: $(STAMP) ## Run the tests (ARGS="-k word" narrows them)
 	@$(BIN)/pytest $(ARGS)
 
 # What they need is put into .venv beside the rest, at versions that do not move anything there.
-test-clients: $(VENV)/.clients ## Run the clients that people use through 500 faults each (ARGS="…")
+test-clients: $(VENV)/.clients ## Run the clients that people use through hundreds of faults (ARGS="…")
 	@SEAM_CLIENTS=1 $(BIN)/pytest tests/clients $(ARGS)
 
 $(VENV)/.clients: $(STAMP) requirements-clients.lock tests/clients/package-lock.json

@@ -10,6 +10,7 @@ from typing import Any
 import openai
 import pytest
 from pydantic import BaseModel, ConfigDict
+from support.json_texts import within
 from support.routers import routed, running_router
 
 from router.simulate import Script, SimulatedProvider, tokenize
@@ -95,15 +96,7 @@ async def test_openai_streams_into_a_model(fault: str, kind: str) -> None:
     # What a partial parser sees on the way are whole values only, each of them the final one.
     assert partial
     for seen in partial:
-        assert _within(seen, json.loads(TEXT))
-
-
-def _within(part: object, whole: object) -> bool:
-    if isinstance(part, dict) and isinstance(whole, dict):
-        return all(key in whole and _within(one, whole[key]) for key, one in part.items())
-    if isinstance(part, list) and isinstance(whole, list):
-        return len(part) <= len(whole) and all(map(_within, part, whole))
-    return part == whole
+        assert within(seen, json.loads(TEXT))
 
 
 async def test_openai_raises_the_router_s_own_error_when_nobody_keeps_to_the_schema() -> None:

@@ -1,4 +1,4 @@
-"""Clients that people use, each through 500 faults: that takes a while, so only on demand."""
+"""Clients that people use, through hundreds of faults: that takes a while, so only on demand."""
 
 from __future__ import annotations
 

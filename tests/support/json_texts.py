@@ -129,6 +129,15 @@ def same(one: Json, other: Json) -> bool:
     return bool(one == other)
 
 
+def within(part: Json, whole: Json) -> bool:
+    """A document with some of its values left out, each of the others as it is."""
+    if isinstance(part, dict) and isinstance(whole, dict):
+        return all(key in whole and within(one, whole[key]) for key, one in part.items())
+    if isinstance(part, list) and isinstance(whole, list):
+        return len(part) <= len(whole) and all(map(within, part, whole))
+    return same(part, whole)
+
+
 def strictly(text: str) -> Json:
     """What the standard library makes of a text, without its leniency.
 
