@@ -10,12 +10,14 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from redis.asyncio import Redis
 from support.reading import ask, check_contract
 from support.redis_servers import BINARY, RedisServer, free_port
 from support.routers import routed, running_router
 
 from router.core.limits import Account, Allowance, Limit
 from router.simulate import Script, SimulatedProvider, Turnstile
+from router.store.limits_redis import RedisLimiter
 
 TEXT = "One sentence. And another one."
 MINUTE_S = 60.0
@@ -133,6 +135,35 @@ async def test_replicas_count_together(redis_server: RedisServer) -> None:
             assert (await ask_raw(two.base_url))[0] == 429
             # A Redis that is away keeps nobody out: each counts for itself then.
             redis_server.kill()
+            check_contract(await ask(two.base_url))
+
+
+@needs_redis
+async def test_a_place_comes_free_though_redis_was_away_at_the_end(
+    redis_server: RedisServer,
+) -> None:
+    """Redis dies under a stream, which ends meanwhile; it comes back with what it had on its disk,
+    the stream's place among it."""
+    gate = Turnstile(0)
+    async with SimulatedProvider(script=Script(text=TEXT), gate=gate) as provider:
+        config = routed(
+            provider,
+            server={"limits": {"concurrent_streams": 1}},
+            record={"url": redis_server.url},
+        )
+        async with running_router(config) as one, running_router(config) as two:
+            first = asyncio.create_task(ask(one.base_url))
+            await gate.held()
+            async with Redis.from_url(redis_server.url, protocol=2) as client:
+                await client.save()
+            redis_server.kill()
+            gate.open()
+            check_contract(await first)
+            redis_server.start()
+            limiter = one.serving.limiter
+            assert isinstance(limiter, RedisLimiter)
+            async with asyncio.timeout(30):
+                await limiter.settled()
             check_contract(await ask(two.base_url))
 
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from router.core.limits import Allowance
 from router.store.base import RecordStore
 from router.store.envelope import Envelopes, PlainEnvelopes
+from router.store.limits import Limiter, MemoryLimiter
 from router.store.memory import TTL_S, MemoryRecordStore
 from router.store.nothing import NothingStore
 from router.store.options import RedisOptions
 
 if TYPE_CHECKING:
     from router.store.ledger_redis import RedisLedger
-    from router.store.limits import Limiter
     from router.store.notices import Notices
 
 
@@ -119,11 +119,9 @@ def make_limiter(
     """
     if allowance.boundless:
         return None
-    from router.store import limits  # noqa: PLC0415 - as above
-
     if url is None:
-        return limits.MemoryLimiter(allowance, clock)
-    from router.store import redis  # noqa: PLC0415 - as above
+        return MemoryLimiter(allowance, clock)
+    from router.store import limits_redis, redis  # noqa: PLC0415 - as above
 
     link = redis.RedisLink(url, options=options)
-    return limits.RedisLimiter(link, allowance, lease_s=lease_s, clock=clock)
+    return limits_redis.RedisLimiter(link, allowance, lease_s=lease_s, clock=clock)

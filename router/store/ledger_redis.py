@@ -20,7 +20,7 @@ from router.errors import RecordUnavailable
 from router.store.ledger import MAX_ROWS, Leaf
 from router.store.redis import RedisLink
 from router.store.scripts import Script
-from router.store.writebehind import QueueLimits
+from router.store.writebehind import QueueLimits, pause
 
 KEY = "router-{books}"
 """The stream of rows. The braces keep it and the writers' keys on one slot of a Cluster, and the
@@ -156,7 +156,7 @@ class RedisLedger:
             elif self._stop.is_set():
                 return
             else:
-                await self._pause()
+                await pause(self._limits, self._in_a_row, self._rng, self._stop)
 
     async def _flush(self) -> bool:
         """Write one batch; it stays as it is until it is answered."""
@@ -202,13 +202,6 @@ class RedisLedger:
         self._in_a_row += 1
         if self._in_a_row == 1:
             self._log.warning("books: not written for now, this process keeps them: %s", reason)
-
-    async def _pause(self) -> None:
-        limits = self._limits
-        ceiling = min(limits.backoff_max_s, limits.backoff_min_s * 2 ** min(self._in_a_row, 16))
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(ceiling * self._rng.uniform(0.5, 1.0)):
-                await self._stop.wait()
 
 
 def _older(place: str) -> str:

@@ -55,6 +55,23 @@ class QueueLimits:
     close_timeout_s: float = 2.0
 
 
+async def pause(
+    limits: QueueLimits, failures: int, rng: random.Random, stop: asyncio.Event
+) -> None:
+    """Wait after failures, longer after each, with jitter.
+
+    Args:
+        limits: shortest and longest pause.
+        failures: in a row.
+        rng: where jitter comes from.
+        stop: ends the pause.
+    """
+    ceiling = min(limits.backoff_max_s, limits.backoff_min_s * 2 ** min(failures, 16))
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(ceiling * rng.uniform(0.5, 1.0)):
+            await stop.wait()
+
+
 class WriteQueue:
     """Streams that wait, and the task that sends for them.
 
@@ -137,7 +154,7 @@ class WriteQueue:
             elif self._stop.is_set():
                 return
             else:
-                await self._pause()
+                await pause(self._limits, self._failures, self._rng, self._stop)
 
     async def _flush(self) -> bool:
         batch = self._next_batch()
@@ -219,14 +236,6 @@ class WriteQueue:
         if not self._troubled:
             self._troubled = True
             self._log.warning("record: not written for now, streams go on: %s", reason)
-
-    async def _pause(self) -> None:
-        limits = self._limits
-        ceiling = min(limits.backoff_max_s, limits.backoff_min_s * 2 ** min(self._failures, 16))
-        pause = ceiling * self._rng.uniform(0.5, 1.0)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(pause):
-                await self._stop.wait()
 
     # The bounds.
 

@@ -12,7 +12,7 @@ from redis.exceptions import NoPermissionError
 
 from router.core.limits import Allowance
 from router.store import make_limiter, make_shared
-from router.store.limits import RedisLimiter
+from router.store.limits_redis import RedisLimiter
 from router.store.notices import Notice
 from router.store.redis import RedisRecordStore
 
