@@ -77,7 +77,7 @@ class SseDecoder:
         """Set once the bound was passed; nothing is decoded from then on."""
         return self._error
 
-    def sole_data(self, data: bytes) -> bytes | None:
+    def sole_data(self, data: bytes, head: bytes = b"data: ") -> bytes | None:
         """The payload, if these bytes are one whole event of one `data` line, and none is waiting.
 
         So nearly every token arrives, and so it need not be taken apart: the decoder stays as it
@@ -85,18 +85,21 @@ class SseDecoder:
 
         Args:
             data: the next bytes.
+            head: what the event must begin with, up to its payload: `data: `, with a line before it
+                where the events have a name.
         """
+        start = len(head)
         if (
             data.endswith(b"\n\n")
-            and data.startswith(b"data: ")
-            and data.find(b"\n") == len(data) - 2
+            and data.startswith(head)
+            and data.find(b"\n", start) == len(data) - 2
             and len(data) <= self._max
             and b"\r" not in data
             and not (self._line or self._data or self._in_comment or self._after_cr or self._name)
             and self._start is None
             and self._error is None
         ):
-            return data[6:-2]
+            return data[start:-2]
         return None
 
     def feed(self, data: bytes) -> list[ServerSentEvent]:

@@ -1,4 +1,4 @@
-"""JSON as this format needs it: a lenient way in, a safe way out, and text that is valid Unicode.
+"""JSON as the formats need it: a lenient way in, a safe way out, and text that is valid Unicode.
 
 Lone surrogates are half a character in a JSON escape, which no UTF-8 encoder takes. A provider that
 cuts its text into UTF-16 units sends an emoji as `"\\ud83d"` and, one event later, `"\\ude00"`. The

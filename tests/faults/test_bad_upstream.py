@@ -18,7 +18,7 @@ from support.routers import routed, running_router
 from router.core.faults import FaultKind, Verdict
 from router.engine.upstream import MAX_CODED_BODY_BYTES, READ_BUFFER_BYTES
 from router.simulate import RawAnswer, SimulatedProvider
-from router.wire.openai.reader import MAX_BODY_BYTES
+from router.wire.streams import MAX_BODY_BYTES
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
