@@ -20,14 +20,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from router.api.app import App
-from router.api.chat import STALL_GRACE_S
+from router.api.endpoint import STALL_GRACE_S
 from router.api.server import LATE_S, Lifespan, Server, listen
 from router.api.serving import Generation, Serving, Settings
 from router.api.workers import PARENT_VARIABLE, Workers
 from router.books import Books
 from router.config import Config, load_config
 from router.config.checks import load_check
-from router.config.schema import Continuation
 from router.config.schema import Provider as ProviderConfig
 from router.config.schema import Route as RouteConfig
 from router.config.schema import Target as TargetConfig
@@ -46,8 +45,8 @@ from router.engine.upstream import Upstream, make_tls
 from router.errors import ConfigError
 from router.logs import LogObserver, set_up_logging
 from router.metrics import Metrics
-from router.providers.openai import make_provider
-from router.providers.registry import ContinuationOverrides
+from router.providers.make import make_provider
+from router.providers.resolve import overrides_in, rules_in
 from router.store import make_limiter, make_shared, make_store
 from router.store.ledger import MemoryLedger
 from router.store.notices import Notices
@@ -237,6 +236,7 @@ def _route(
         on_interrupt=OnInterrupt(route.on_interrupt),
         atomic_tools=route.tool_calls == "atomic",
         think_tags=route.think_tags == "reasoning",
+        drop_unsupported=route.unsupported == "drop",
         json=route.boundary == "json",
         check=_check(route),
         make_boundary=functools.partial(
@@ -280,23 +280,14 @@ def _target(
             model=target.model,
             headers={name: value.get_secret_value() for name, value in provider.headers.items()},
             api_version=provider.api_version,
-            overrides=_overrides(target.continuation),
+            overrides=overrides_in(target.continuation),
+            rules=rules_in(provider),
         ),
         upstream=upstream,
         connect_s=limits.connect_s,
         first_output_s=limits.first_output_s,
         idle_s=limits.idle_s,
         context_window=target.context_window,
-    )
-
-
-def _overrides(continuation: Continuation) -> ContinuationOverrides:
-    return ContinuationOverrides(
-        style=continuation.style,
-        echo=continuation.echo,
-        rstrip_prefix=continuation.rstrip_prefix,
-        disable_thinking=continuation.disable_thinking,
-        schema=continuation.schema_with_prefix,
     )
 
 

@@ -145,7 +145,7 @@ async def test_it_is_fenced_wherever_it_waits() -> None:
 
 async def test_an_end_that_takes_nothing_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """The connection to where the client was is dead: its writer can tell it nothing."""
-    monkeypatch.setattr("router.api.chat.FENCED_GRACE_S", 0.05)
+    monkeypatch.setattr("router.api.endpoint.FENCED_GRACE_S", 0.05)
     text = "".join(f"This is line number {number}.\n" for number in range(60_000))
     async with (
         SimulatedProvider(

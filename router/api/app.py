@@ -17,13 +17,17 @@ from starlette.exceptions import HTTPException
 from router import __version__
 from router.api.admin import add_admin, authorize_admin, is_admin
 from router.api.asgi import Receive, Scope, Send, headers_of, send_error
-from router.api.chat import ChatCompletions, authorize, internal_error, unknown_model
+from router.api.auth import authorize
+from router.api.chat import ChatFace
+from router.api.endpoint import Answers, internal_error, unknown_model
 from router.api.serving import Serving
 from router.errors import RequestError
 from router.wire.openai import error_object
 
 MAX_QUOTED_CHARS = 200
 """Bound on a client's own words when an error quotes them."""
+
+_CHAT = ChatFace()
 
 _CODES = {404: "not_found", 405: "method_not_allowed"}
 
@@ -37,8 +41,8 @@ class App:
 
     def __init__(self, serving: Serving) -> None:
         self._serving = serving
-        self._streaming: Mapping[str, ChatCompletions] = {
-            "/v1/chat/completions": ChatCompletions(serving)
+        self._streaming: Mapping[str, Answers] = {
+            "/v1/chat/completions": Answers(serving, ChatFace()),
         }
         self._rest = make_rest(serving)
 
@@ -64,7 +68,7 @@ class App:
             if endpoint is not None:
                 raise _method_not_allowed(scope)
         except RequestError as error:
-            await send_error(send, error)
+            await send_error(send, error, endpoint.face if endpoint is not None else _CHAT)
         else:
             await self._rest(scope, receive, send)
 

@@ -7,9 +7,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from router.api.face import Face
 from router.engine.clock import Clock, Expired, Watch
 from router.errors import RequestError
-from router.wire.openai import error_object
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -122,13 +122,20 @@ async def send_json(
     await send({"type": "http.response.body", "body": body})
 
 
-async def send_error(send: Send, error: RequestError) -> None:
-    """An error response in OpenAI's shape.
+async def send_error(send: Send, error: RequestError, face: Face) -> None:
+    """An error response in the client's own shape.
 
     Args:
         send: of the request.
         error: what is wrong with the request.
+        face: the client's format.
     """
-    body = error_object(error.message, type=error.type, param=error.param, code=error.code)
-    headers = ((name.encode(), value.encode()) for name, value in error.headers)
+    body = face.error(
+        error.message,
+        status=error.status,
+        type=error.type,
+        param=error.param,
+        code=error.code,
+    )
+    headers = [(name.encode(), value.encode()) for name, value in error.headers]
     await send_json(send, error.status, body, headers)

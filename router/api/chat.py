@@ -1,405 +1,66 @@
-"""`POST /v1/chat/completions`: a plain ASGI callable, because a framework's response costs more per
-token than everything else here together.
-
-A stream and a blocking answer are the same run of the engine; only the sink differs.
-"""
+"""`POST /v1/chat/completions`: OpenAI's face."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import functools
-import hashlib
-import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from router.api.asgi import (
-    ClientGone,
-    Receive,
-    Scope,
-    Send,
-    headers_of,
-    read_body,
-    send_error,
-)
-from router.api.chat_sinks import BlockingSink, ChatSink, Origin, StreamSink
-from router.api.documents import document_for
-from router.api.options import Choices, choices_of
-from router.api.permits import Permit
-from router.api.protocol import ABORT
-from router.api.resume import Asker, take_over
-from router.api.serving import Generation, Serving
-from router.core.json_schema import Schemas
+from router.api.face import Origin, canonical
 from router.core.request import ChatRequest
-from router.core.structured import Structured
-from router.engine.clock import Timer
-from router.engine.report import StreamReport
-from router.engine.resume import Resumed
-from router.engine.route import Route
-from router.engine.run import ROUTER_STOPPED
-from router.errors import RequestError
-from router.wire.openai import parse_chat_request
-
-STALL_GRACE_S = 5.0
-"""Past the request's own deadline by this much, a client that takes no more bytes is let go."""
-
-FENCED_GRACE_S = 1.0
-"""How long a stream that another router has taken over is given to tell its client so."""
-
-PARSE_ASIDE_BYTES = 262_144
-"""A larger body is parsed in a thread: one of ten megabytes, made for the purpose, takes a second,
-and no other stream's token waits for that."""
-
-SCHEMA_ASIDE_BYTES = 32_768
-"""The same for schemas, which are compiled: 0.5 ms for 1 KB."""
-
-_log = logging.getLogger("router.api")
+from router.core.sse import encode_comment
+from router.wire.openai import ChunkWriter, CompletionFold, error_object, parse_chat_request
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
-    """A request that can be answered.
+class ChatFace:
+    """Chat completions; a `router.api.face.Face`."""
 
-    Args:
-        request: what was asked.
-        route: where it may be answered.
-        structured: the JSON document it asks for, or None for text.
-        choices: what the client chose.
-        resumed: the stream that it comes back for, or None for a new one.
-        permit: to be given back when it is over.
-        digest: hex digest of its body.
-        owner: digest of the API key that asked, or "".
-    """
+    salt = b""
+    always_usage = False
+    sign_of_life = encode_comment(b"waiting")
+    """A comment. No blank line follows it, since some SDKs take one for an empty event."""
 
-    request: ChatRequest
-    route: Route
-    structured: Structured | None
-    choices: Choices
-    resumed: Resumed | None
-    permit: Permit
-    digest: str
-    owner: str
+    def parse(self, body: bytes, headers: Mapping[str, str]) -> ChatRequest:  # noqa: ARG002
+        """See `Face.parse`."""
+        return parse_chat_request(body)
 
-
-class ChatCompletions:
-    """The endpoint.
-
-    Args:
-        serving: what is being served.
-    """
-
-    def __init__(self, serving: Serving) -> None:
-        self._serving = serving
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request.
-
-        Args:
-            scope: of the request.
-            receive: its body, then its disconnection.
-            send: takes the response.
-        """
-        headers = headers_of(scope)
-        generation = self._serving.generation
-        async with generation.hold():  # from the first look on: a reload may come while we read
-            try:
-                asked = await self._read(generation, headers, receive)
-            except RequestError as error:
-                self._serving.metrics.refused(error.status)
-                await send_error(send, error)
-            except ClientGone:
-                pass
-            except Exception:  # noqa: BLE001 - a bug of ours, and the client is told all the same
-                _log.exception("a request failed inside the router before it was understood")
-                self._serving.metrics.refused(500)
-                await send_error(send, internal_error())
-            else:
-                call = _Call(self._serving, scope, receive, send, asked.resumed)
-                await call.run(asked, call.sink(asked, generation))
-
-    async def _read(
-        self, generation: Generation, headers: Mapping[str, str], receive: Receive
-    ) -> _Asked:
-        owner = authorize(generation, headers)
-        if self._serving.draining:
-            raise draining_error()
-        limit = generation.settings.max_body_bytes
-        body = await read_body(receive, headers, limit, self._serving.engine.clock)
-        aside = len(body) > PARSE_ASIDE_BYTES
-        request = await asyncio.to_thread(parse_chat_request, body) if aside else None
-        request = request or parse_chat_request(body)
-        route = _route(generation, request)
-        understand = functools.partial(_understand, headers, request, route, self._serving.schemas)
-        aside = len(body) > SCHEMA_ASIDE_BYTES
-        structured, choices = await asyncio.to_thread(understand) if aside else understand()
-        digest = hashlib.sha256(body).hexdigest()
-        permit = Permit(self._serving.limiter, owner, self._serving.engine.new_stream_id())
-        await permit.obtain()
-        try:
-            resumed = await take_over(
-                headers,
-                self._serving.engine.store,
-                Asker(
-                    digest=digest,
-                    owner=owner,
-                    kind="text" if structured is None else "json",
-                    stream=request.stream,
-                    several=request.n > 1,
-                    continuable=route.continuable,
-                ),
-                sleep=self._serving.engine.clock.sleep,
-            )
-        except BaseException:
-            await permit.give_back()
-            raise
-        return _Asked(
-            request=request,
-            route=route,
-            structured=structured,
-            choices=choices,
-            resumed=resumed,
-            permit=permit,
-            digest=digest,
-            owner=owner,
+    def writer(self, origin: Origin, model: str) -> ChunkWriter:
+        """See `Face.writer`."""
+        return ChunkWriter(
+            completion_id=_completion_id(origin), created=origin.created, fallback_model=model
         )
 
+    def fold(self, origin: Origin, model: str) -> CompletionFold:
+        """See `Face.fold`."""
+        return CompletionFold(
+            completion_id=_completion_id(origin), created=origin.created, fallback_model=model
+        )
 
-class _Call:
-    """One request that is being answered."""
+    def headers(self, origin: Origin) -> list[tuple[bytes, bytes]]:  # noqa: ARG002
+        """None of its own."""
+        return []
 
-    def __init__(
+    def clean(self, result: dict[str, Any], superseded: Sequence[tuple[int, int]]) -> None:
+        """See `Face.clean`."""
+        message = result["choices"][0]["message"]
+        message["content"] = canonical(message["content"] or "", superseded)
+
+    def error(
         self,
-        serving: Serving,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-        resumed: Resumed | None,
-    ) -> None:
-        self._serving = serving
-        self._engine = serving.engine
-        self._abort = scope.get(ABORT)
-        self._receive = receive
-        self._send = send
-        self._origin = self._origin_of(resumed)
-        self._report: StreamReport | None = None
-        self._late: Timer | None = None
-        self._left = False
-        self._stopped = False
-
-    def _origin_of(self, resumed: Resumed | None) -> Origin:
-        part = self._engine.new_part()
-        if resumed is None:
-            created = int(self._engine.clock.unix_s())
-            return Origin(stream_id=self._engine.new_stream_id(), created=created, part=part)
-        return Origin(
-            stream_id=resumed.record.head.stream_id,
-            created=int(resumed.record.head.created),
-            part=part,
-            resume_from=resumed.plan.start,
-            received=resumed.plan.received,
-        )
-
-    def sink(self, asked: _Asked, generation: Generation) -> ChatSink:
-        """What the answer goes into."""
-        choices = asked.choices
-        if not asked.request.stream:
-            return BlockingSink(self._send, self._origin, metadata=choices.metadata)
-        return StreamSink(
-            self._send,
-            self._origin,
-            metadata=choices.metadata,
-            include_usage=asked.request.include_usage,
-            named_events=choices.named_events,
-            event_ids=choices.event_ids,
-            close_json=choices.close_json,
-            clock=self._engine.clock,
-            commit_headers_after_s=generation.settings.commit_headers_after_s,
-        )
-
-    async def run(self, asked: _Asked, sink: ChatSink) -> None:
-        """Answer, whatever happens: the client leaves, the router stops, or has a bug."""
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - a coroutine runs in a task
-        clock = self._engine.clock
-        watcher = asyncio.create_task(self._watch(task, sink))
-        stalled = clock.call_at(
-            clock.now_s() + asked.route.total_s + STALL_GRACE_S, lambda: self._drop(task, sink)
-        )
-        try:
-            with self._serving.running(lambda: self._stop(task, sink)):
-                await self._answer(asked, sink, task)
-        finally:
-            stalled.cancel()
-            if self._late is not None:
-                self._late.cancel()
-            watcher.cancel()
-            await sink.aclose()
-            await asked.permit.give_back()
-            with contextlib.suppress(asyncio.CancelledError):
-                await watcher
-
-    async def _answer(self, asked: _Asked, sink: ChatSink, task: asyncio.Task[Any]) -> None:
-        try:
-            await self._engine.run(
-                asked.request,
-                asked.route,
-                sink,
-                stream_id=self._origin.stream_id,
-                part=self._origin.part,
-                digest=asked.digest,
-                owner=asked.owner,
-                options=asked.choices.options,
-                structured=asked.structured,
-                resumed=asked.resumed,
-                on_end=lambda report: self._note(report, asked),
-                on_fenced=lambda: self._fenced(task, sink),
-            )
-        except asyncio.CancelledError:
-            if not (self._left or self._stopped) or task.uncancel() > 0:
-                raise
-            if not self._left:
-                await self._tell_stopped(sink)
-        except Exception:  # noqa: BLE001 - a bug of ours must still end the stream in an error
-            _log.exception("stream %s failed inside the router", self._origin.stream_id)
-            await sink.give_up(internal_error(), code="internal_error", report=self._report)
-
-    def _note(self, report: StreamReport, asked: _Asked) -> None:
-        self._report = report
-        asked.permit.spent(report)
-
-    async def _tell_stopped(self, sink: ChatSink) -> None:
-        """The stream is broken off because this process ends: say how to go on elsewhere."""
-        lasting = self._engine.store.lasting
-        error = draining_error(self._report, self._origin.part, lasting=lasting)
-        await sink.give_up(error, code="stream_interrupted", report=self._report)
-
-    def _fenced(self, task: asyncio.Task[Any], sink: ChatSink) -> None:
-        """The client is elsewhere by now. This end of it may be dead, and take not even the error
-        that says so: then it goes without."""
-        clock = self._engine.clock
-        self._late = clock.call_at(clock.now_s() + FENCED_GRACE_S, lambda: self._drop(task, sink))
-
-    async def _watch(self, task: asyncio.Task[Any], sink: ChatSink) -> None:
-        """A client that leaves is noticed at once, not at the next write."""
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-        self._leave(task, sink)
-
-    def _drop(self, task: asyncio.Task[Any], sink: ChatSink) -> None:
-        """A client that takes nothing is let go, with what waits in its connection."""
-        self._leave(task, sink)
-        if self._abort is not None:
-            self._abort()
-
-    def _leave(self, task: asyncio.Task[Any], sink: ChatSink) -> None:
-        # The end of a whole answer looks like the client's leaving; there is nothing left to cancel
-        # then, and what still runs hands the upstream connection back.
-        if not (self._left or sink.ended):
-            self._left = True
-            if not self._stopped:
-                task.cancel()
-
-    def _stop(self, task: asyncio.Task[Any], sink: ChatSink) -> None:
-        if not (self._left or self._stopped or sink.ended):
-            self._stopped = True
-            task.cancel(ROUTER_STOPPED)
+        message: str,
+        *,
+        status: int,  # noqa: ARG002 - the type says it
+        type: str,  # noqa: A002 - OpenAI's own word on the wire
+        param: str | None,
+        code: str | None,
+        router: Mapping[str, Any] | None = None,
+        partial: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """See `Face.error`."""
+        body = error_object(message, type=type, param=param, code=code, router=router)
+        if partial is not None:
+            body["error"]["partial"] = partial
+        return body
 
 
-def _understand(
-    headers: Mapping[str, str], request: ChatRequest, route: Route, schemas: Schemas
-) -> tuple[Structured | None, Choices]:
-    return (
-        document_for(request, schemas, always=route.json),
-        choices_of(headers, request, route, schemas),
-    )
-
-
-def authorize(generation: Generation, headers: Mapping[str, str]) -> str:
-    """Let a request in.
-
-    Args:
-        generation: whose keys count.
-        headers: of the request, names in lower case.
-
-    Returns:
-        Hex digest of its API key, "" where no key is asked for.
-
-    Raises:
-        RequestError: 401.
-    """
-    owner = generation.settings.owner_of(headers.get("authorization"))
-    if owner is None:
-        raise RequestError(
-            "The API key is missing or not known here. Send one of server.api_keys as "
-            "'Authorization: Bearer <key>'.",
-            status=401,
-            code="invalid_api_key",
-            headers=(("www-authenticate", "Bearer"),),
-        )
-    return owner
-
-
-def _route(generation: Generation, request: ChatRequest) -> Route:
-    route = generation.routes.get(request.model)
-    if route is None:
-        raise unknown_model(generation, request.model)
-    return route
-
-
-def unknown_model(generation: Generation, name: str) -> RequestError:
-    """There is no such route.
-
-    Args:
-        generation: whose routes there are.
-        name: the model that was asked for.
-    """
-    known = ", ".join(list(generation.routes)[:20])
-    return RequestError(
-        f"The model {name[:200]!r} is not a route of this router. It has: {known}.",
-        status=404,
-        param="model",
-        code="model_not_found",
-    )
-
-
-def draining_error(
-    report: StreamReport | None = None, part: str = "", *, lasting: bool = True
-) -> RequestError:
-    """The router stops: another one will answer.
-
-    Args:
-        report: of the stream that is broken off by it, or None for a request that was not begun.
-        part: name of the response that is broken off.
-        lasting: its record outlives this process.
-    """
-    how = "Ask again: another replica will answer."
-    stream_id: tuple[tuple[str, str], ...] = ()
-    if report is not None and report.resumable and lasting:
-        how = (
-            "Nothing is lost: send the same request again, to any replica, with the headers "
-            f"x-router-resume: {report.stream_id}, x-router-part: {part} and x-router-received: "
-            "the number of characters of text that have come; the answer then goes on."
-        )
-        stream_id = (("x-router-stream-id", report.stream_id),)
-    elif report is not None and report.delivered_chars:
-        kept = "" if lasting else ", since its record is in this router's memory alone"
-        how = f"This stream cannot be resumed{kept}; what was delivered is incomplete."
-    return RequestError(
-        f"This router is shutting down, and what it was asked is not answered to its end. {how}",
-        status=503,
-        type="server_error",
-        code="draining",
-        headers=(("retry-after", "1"), ("connection", "close"), *stream_id),
-    )
-
-
-def internal_error() -> RequestError:
-    """A bug of ours."""
-    return RequestError(
-        "The router failed while it answered this request; its log says more.",
-        status=500,
-        type="server_error",
-        code="internal_error",
-    )
+def _completion_id(origin: Origin) -> str:
+    return f"chatcmpl-{origin.stream_id}"

@@ -428,6 +428,7 @@ class Intake:
                 self._take_extra(event, batch)
             case Opened():
                 meter.model = event.model
+                self._extras.append(event)  # a writer may have to know that another model speaks
             case Usage():
                 meter.usage = event
             case Finish():

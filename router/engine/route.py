@@ -71,6 +71,8 @@ class Route:
         think_tags: `<think>` at the beginning of the content is reasoning.
         json: every answer is a JSON document, whether the request says so or not.
         check: asked about every unit before it is committed, or None.
+        drop_unsupported: a target that speaks another format, and has no word for something that a
+            request asks, is asked without it; where not, it is passed over.
     """
 
     name: str
@@ -86,6 +88,7 @@ class Route:
     think_tags: bool = False
     json: bool = False
     check: BoundaryCheck | None = None
+    drop_unsupported: bool = False
 
     @property
     def continuable(self) -> bool:

@@ -16,7 +16,7 @@ from support.reading import ask, check_contract
 from support.routers import routed, running_router
 
 from router.api import chat
-from router.api.chat_sinks import BlockingSink, StreamSink
+from router.api.sinks import BlockingSink, StreamSink
 from router.core.events import Event
 from router.engine.observe import Detail, StreamEnded
 from router.providers.openai import OpenAIProvider

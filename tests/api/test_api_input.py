@@ -15,7 +15,7 @@ from support.raw import CHAT, RawReply, connected, post
 from support.routers import Router, routed, running_router
 
 from router.api.asgi import BODY_IDLE_S
-from router.api.chat import PARSE_ASIDE_BYTES
+from router.api.endpoint import PARSE_ASIDE_BYTES
 from router.api.protocol import HEAD_S, LINGER_S
 from router.simulate import SimulatedProvider
 

@@ -49,7 +49,8 @@ WRONG: list[dict[str, str]] = [
     {"authorization": KEYS[0]},
     {"authorization": "Bearer"},
     {"authorization": ""},
-    {"x-api-key": KEYS[0]},
+    {"x-api-key": f"{KEYS[0]}x"},
+    {"x-api-key": ""},
 ]
 
 
@@ -72,6 +73,12 @@ async def test_who_has_no_key_learns_nothing(
             assert (error["type"], error["code"]) == ("invalid_request_error", "invalid_api_key")
             assert not any(key in answer.text for key in KEYS)
     assert provider.requests == []
+
+
+async def test_a_key_opens_as_the_other_family_sends_it(http: httpx.AsyncClient) -> None:
+    for headers in ({"x-api-key": KEYS[1]}, {"x-api-key": KEYS[1], "authorization": "Bearer x"}):
+        answer = await http.post("/v1/chat/completions", headers=headers, json=CHAT)
+        assert answer.json()["choices"][0]["message"]["content"] == "Hello."
 
 
 async def test_every_key_opens(http: httpx.AsyncClient, provider: SimulatedProvider) -> None:

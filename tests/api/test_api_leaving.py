@@ -16,7 +16,7 @@ from support.raw import CHAT, RawClient, connected, post
 from support.reading import read_stream
 from support.routers import routed, running_router
 
-from router.api.chat import STALL_GRACE_S
+from router.api.endpoint import STALL_GRACE_S
 from router.api.protocol import LINGER_S
 from router.api.server import UNSENT_BYTES
 from router.engine.observe import Detail, StreamEnded

@@ -14,7 +14,7 @@ from support.clock import FakeClock
 from support.reading import Answer, ask, check_contract
 from support.routers import routed, running_router
 
-from router.api.chat_sinks import KEEPALIVE_COMMENT_S
+from router.api.sinks import KEEPALIVE_COMMENT_S
 from router.simulate import RawAnswer, Script, SimulatedProvider, Turnstile, seeded_text
 
 TEXT = seeded_text(7, 600)

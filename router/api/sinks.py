@@ -1,54 +1,27 @@
-"""Where a chat completion goes: a stream of chunks, or one object folded from the same events."""
+"""Where an answer goes: a stream, or one object folded from the same events.
+
+In what words is the face's business (`face.py`).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from router.api.asgi import Send, send_error, send_json
-from router.core.events import Event, Finish, Text
-from router.core.sse import encode_comment, encode_event
+from router.api.face import Face, Fold, Origin, Writer
+from router.core.events import Event, Finish, Opened, Text
+from router.core.sse import encode_event
 from router.engine.clock import Clock, Timer
 from router.engine.report import StreamReport
 from router.engine.sink import Failure, StreamHead
 from router.errors import RequestError
-from router.wire.openai import ChunkWriter, CompletionFold, encode_json, error_object
+from router.wire.jsontext import dumps as encode_json
 
 KEEPALIVE_COMMENT_S = 10.0
-"""Between two comments while the first output is waited for; proxies commonly give up at 60 s."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
-    """Which stream it is, and where this response of it begins.
-
-    Args:
-        stream_id: id of the stream.
-        created: Unix time in seconds of its beginning.
-        part: name of this response: a stream that is resumed comes in several.
-        resume_from: delivered offset at which it begins, None for a stream's first response.
-        received: characters that the client has from earlier ones.
-    """
-
-    stream_id: str
-    created: int
-    part: str
-    resume_from: int | None = None
-    received: int = 0
-
-    @property
-    def headers(self) -> list[tuple[bytes, bytes]]:
-        """What the client needs to come back, and to join what it gets to what it has."""
-        start = self.resume_from
-        resumed = [] if start is None else [(b"x-router-resume-from", b"%d" % start)]
-        return [
-            (b"x-router-stream-id", self.stream_id.encode()),
-            (b"x-router-part", self.part.encode()),
-            *resumed,
-        ]
+"""Between two signs of life while the first output is waited for; proxies mostly wait 60 s."""
 
 
 _STREAM_HEADERS = (
@@ -59,16 +32,18 @@ _STREAM_HEADERS = (
 
 
 class StreamSink:
-    """Events to server-sent chunks, one write for what came in one read.
+    """Events to server-sent events, one write for what came in one read.
 
     Args:
         send: takes the response.
+        face: the client's format.
         origin: which stream it is, and from where.
         metadata: the client asked for the `router` object whatever happens.
-        include_usage: the client asked for the usage chunk.
+        include_usage: the client is told the usage.
         named_events: the client reads events with a name.
         event_ids: the client wants ids, to come back with `Last-Event-ID`.
         close_json: the client wants a broken-off document closed so that it parses.
+        dropped: by target, what of the request it was not told; for a header.
         clock: where time comes from.
         commit_headers_after_s: wait for the first output after which the status line goes out.
     """
@@ -76,6 +51,7 @@ class StreamSink:
     def __init__(
         self,
         send: Send,
+        face: Face,
         origin: Origin,
         *,
         metadata: bool,
@@ -83,6 +59,7 @@ class StreamSink:
         named_events: bool = False,
         event_ids: bool = False,
         close_json: bool = False,
+        dropped: Mapping[str, str] | None = None,
         clock: Clock,
         commit_headers_after_s: float,
     ) -> None:
@@ -91,6 +68,8 @@ class StreamSink:
         self._delivered_chars = origin.received
         self._close_json = close_json
         self._send = send
+        self._face = face
+        self._dropped = dropped or {}
         self._origin = origin
         self._event_id = f"id: {origin.stream_id}:{origin.part}:".encode()
         self._metadata = metadata
@@ -136,7 +115,7 @@ class StreamSink:
             await self._end(self._closing(failure) + self._last_event(failure))
         else:
             self.ended = True
-            await _send_failure(self._send, failure)
+            await _send_failure(self._send, self._face, failure)
 
     async def give_up(
         self, error: RequestError, *, code: str, report: StreamReport | None = None
@@ -153,35 +132,46 @@ class StreamSink:
             return
         if self._started:
             router = report.to_wire() if report is not None else None
-            body = error_object(error.message, type="server_error", code=code, router=router)
+            body = self._face.error(
+                error.message,
+                status=error.status,
+                type="server_error",
+                param=None,
+                code=code,
+                router=router,
+            )
             await self._end(self._writer.error(body))
         else:
             self.ended = True
-            await send_error(self._send, error)
+            await send_error(self._send, error, self._face)
 
     async def reassure(self) -> None:
-        """A comment; but none after an id, which some SDKs stumble over."""
+        """A sign of life; but none after an id, which some SDKs stumble over."""
         if not self._event_ids:
-            comment = encode_comment(b"waiting")
-            await self._send({"type": "http.response.body", "body": comment, "more_body": True})
+            await self._say_waiting()
 
     async def reset(self, reason: str) -> None:
         """The client is told to forget what it has; its next chunk is a first one again."""
         self._writer = self._make_writer(self._model)
         self._delivered_chars = 0
         event = encode_event(encode_json({"reason": reason}), b"reset_stream")
+        event += self._writer.write([Opened(self._model)])  # it stays the stream's one model
         await self._send({"type": "http.response.body", "body": event, "more_body": True})
 
     def _with_ids(self, events: Sequence[Event]) -> bytes:
         """Each event under the offset that the client has reached with it. No comment follows an
-        id: comments are sent only before the first output."""
+        id: comments are sent only before the first output. Where a format says one of our events in
+        several of its own, the last one has the id: a client that has it has them all."""
         out = bytearray()
         for event in events:
             if isinstance(event, Text) and not event.choice:
                 self._delivered_chars += len(event.text)
             data = self._writer.write([event])
             if data:
-                out += self._event_id + b"%d\n" % self._delivered_chars + data
+                last = data.rfind(b"\n\n", 0, -2)
+                start = last + 2 if last >= 0 else 0
+                out += data[:start] + self._event_id
+                out += b"%d\n" % self._delivered_chars + data[start:]
         return bytes(out)
 
     def _closing(self, failure: Failure) -> bytes:
@@ -192,23 +182,20 @@ class StreamSink:
         if failure.partial and self._named_events:
             body = {"reason": failure.message, "router": failure.report.to_wire()}
             return encode_event(encode_json(body), b"partial_complete")
-        return self._writer.error(_error_of(failure))
+        return self._writer.error(_error_of(self._face, failure))
 
     async def aclose(self) -> None:
         """Let go of the timer."""
         await self._stop_waiting()
 
-    def _make_writer(self, model: str) -> ChunkWriter:
-        return ChunkWriter(
-            completion_id=f"chatcmpl-{self._origin.stream_id}",
-            created=self._origin.created,
-            fallback_model=model,
-        )
+    def _make_writer(self, model: str) -> Writer:
+        return self._face.writer(self._origin, model)
 
     async def _start(self, target: str | None) -> None:
-        headers = [*_STREAM_HEADERS, *self._origin.headers]
+        own = self._face.headers(self._origin)
+        headers = [*_STREAM_HEADERS, *self._origin.headers, *own]
         if target:
-            headers.append((b"x-router-target", target.encode("ascii", "replace")))
+            headers += _target_headers(target, self._dropped)
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         self._started = True
 
@@ -216,8 +203,7 @@ class StreamSink:
         self.ended = True
         await self._send({"type": "http.response.body", "body": data})
 
-    # A long wait for the first output: comments keep proxies and SDKs patient. No blank line
-    # follows them, since some SDKs take one for an empty event.
+    # A long wait for the first output: signs of life keep proxies and SDKs patient.
 
     def _wait_aloud(self) -> None:
         self._timer = None
@@ -226,14 +212,12 @@ class StreamSink:
     async def _comment(self) -> None:
         await self._start(None)
         while True:
-            await self._send(
-                {
-                    "type": "http.response.body",
-                    "body": encode_comment(b"waiting"),
-                    "more_body": True,
-                }
-            )
+            await self._say_waiting()
             await self._clock.sleep(KEEPALIVE_COMMENT_S)
+
+    async def _say_waiting(self) -> None:
+        sign = self._face.sign_of_life
+        await self._send({"type": "http.response.body", "body": sign, "more_body": True})
 
     async def _stop_waiting(self) -> None:
         if self._timer is not None:
@@ -246,16 +230,28 @@ class StreamSink:
 
 
 class BlockingSink:
-    """The same events folded into one completion.
+    """The same events folded into one object.
 
     Args:
         send: takes the response.
+        face: the client's format.
         origin: which stream it is.
         metadata: the client asked for the `router` object whatever happens.
+        dropped: by target, what of the request it was not told; for a header.
     """
 
-    def __init__(self, send: Send, origin: Origin, *, metadata: bool) -> None:
+    def __init__(
+        self,
+        send: Send,
+        face: Face,
+        origin: Origin,
+        *,
+        metadata: bool,
+        dropped: Mapping[str, str] | None = None,
+    ) -> None:
         self._send = send
+        self._face = face
+        self._dropped = dropped or {}
         self._origin = origin
         self._metadata = metadata
         self._model = ""
@@ -280,6 +276,7 @@ class BlockingSink:
     async def reset(self, reason: str) -> None:  # noqa: ARG002 - nobody has seen anything
         """Forget what was kept."""
         self._fold = self._make_fold(self._model)
+        self._fold.add([Opened(self._model)])
 
     async def finish(
         self, finishes: Sequence[Finish], usage: Mapping[str, Any], report: StreamReport
@@ -287,15 +284,21 @@ class BlockingSink:
         """The answer is whole: send it."""
         router = report.to_wire() if report.eventful or self._metadata else None
         self.ended = True
-        target = (b"x-router-target", self._target.encode("ascii", "replace"))
-        headers = (*self._origin.headers, target)
+        target = _target_headers(self._target, self._dropped)
+        headers = (*self._origin.headers, *self._face.headers(self._origin), *target)
         result = self._fold.result(finishes, usage, router)
-        await send_json(self._send, 200, _cleaned(result, report), headers)
+        if report.superseded:
+            # The client never saw it; with it gone, no range of what is delivered is superseded.
+            self._face.clean(result, report.superseded)
+            if router is not None:
+                result["router"]["superseded"] = []
+        await send_json(self._send, 200, result, headers)
 
     async def fail(self, failure: Failure) -> None:
         """There is no answer; a part of one is none, and stands in the error if it was wanted."""
         self.ended = True
-        await _send_failure(self._send, failure, self._part(failure) if failure.partial else None)
+        part = self._part(failure) if failure.partial else None
+        await _send_failure(self._send, self._face, failure, part)
 
     def _part(self, failure: Failure) -> dict[str, Any]:
         if failure.closers:
@@ -318,67 +321,43 @@ class BlockingSink:
         """
         if not self.ended:
             self.ended = True
-            await send_error(self._send, error)
+            await send_error(self._send, error, self._face)
 
     async def aclose(self) -> None:
         """Nothing to let go of."""
 
-    def _make_fold(self, model: str) -> CompletionFold:
-        return CompletionFold(
-            completion_id=f"chatcmpl-{self._origin.stream_id}",
-            created=self._origin.created,
-            fallback_model=model,
-        )
+    def _make_fold(self, model: str) -> Fold:
+        return self._face.fold(self._origin, model)
 
 
-ChatSink: TypeAlias = StreamSink | BlockingSink
+AnswerSink: TypeAlias = StreamSink | BlockingSink
 """Either of them."""
 
 
-def _cleaned(result: dict[str, Any], report: StreamReport) -> dict[str, Any]:
-    """A blocking client never saw what was superseded: give it the canonical text.
-
-    With it gone, no range of what is delivered is superseded any more.
-    """
-    if not report.superseded:
-        return result
-    message = result["choices"][0]["message"]
-    message["content"] = canonical(message["content"] or "", report.superseded)
-    if "router" in result:
-        result["router"]["superseded"] = []
-    return result
+def _target_headers(target: str, dropped: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    """Who speaks first, and what it was not told."""
+    headers = [(b"x-router-target", target.encode("ascii", "replace"))]
+    if target in dropped:
+        headers.append((b"x-router-dropped", dropped[target].encode("ascii", "replace")))
+    return headers
 
 
-def canonical(delivered: str, superseded: Sequence[tuple[int, int]]) -> str:
-    """The answer: what was delivered without the superseded ranges.
-
-    Args:
-        delivered: the delivered text.
-        superseded: ranges in characters of it, in order.
-    """
-    kept = []
-    at = 0
-    for start, end in superseded:
-        kept.append(delivered[at:start])
-        at = end
-    return "".join((*kept, delivered[at:]))
-
-
-def _error_of(failure: Failure, part: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    body = error_object(
+def _error_of(
+    face: Face, failure: Failure, part: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    return face.error(
         failure.message,
+        status=failure.status,
         type=failure.type,
         param=failure.param,
         code=failure.code,
         router=failure.report.to_wire(),
+        partial=part,
     )
-    if part is not None:
-        body["error"]["partial"] = part
-    return body
 
 
 async def _send_failure(
-    send: Send, failure: Failure, part: Mapping[str, Any] | None = None
+    send: Send, face: Face, failure: Failure, part: Mapping[str, Any] | None = None
 ) -> None:
     """The router's own budget is spent: an SDK that tries again would only multiply the load."""
     headers = [
@@ -387,4 +366,4 @@ async def _send_failure(
     ]
     if failure.retry_after_s is not None:
         headers.append((b"retry-after", str(max(1, math.ceil(failure.retry_after_s))).encode()))
-    await send_json(send, failure.status, _error_of(failure, part), headers)
+    await send_json(send, failure.status, _error_of(face, failure, part), headers)

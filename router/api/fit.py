@@ -1,0 +1,96 @@
+"""Which targets of a route can be told what a request asks, where they speak another format.
+
+What a target cannot be told is found before anyone is called. A hint (a cache mark, a user's name)
+is left out. Anything else makes the target unfit, and it is passed over; or, where the route says
+`unsupported: drop`, it is left out too. What was left out is told in a header and in the log.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from router.core.conversation import Loss
+from router.core.request import ChatRequest
+from router.engine.route import Route
+from router.errors import RequestError
+
+MAX_DROPPED_CHARS: Final = 1024
+"""Bound on the header `X-Router-Dropped`: proxies refuse long ones."""
+
+_UNSAFE: Final = re.compile(r"[^!-+\--~]+")
+"""What no name in a list in a header may hold: it is a client's own word."""
+
+_log = logging.getLogger("router.api")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """Where a request may be answered.
+
+    Args:
+        route: with those targets alone that can be told what it asks.
+        dropped: by target, the names of what it is not told, for a header; only targets that
+            something is dropped for.
+    """
+
+    route: Route
+    dropped: Mapping[str, str]
+
+
+def fit(request: ChatRequest, route: Route) -> Fit:
+    """Find the targets that can be told what a request asks.
+
+    Args:
+        request: in the client's format.
+        route: whose targets.
+
+    Raises:
+        RequestError: no target can; or the request is wrong in a way that shows in translation.
+    """
+    if all(target.provider.format is request.format for target in route.targets):
+        return Fit(route=route, dropped={})
+    losses = {target.name: target.provider.losses(request) for target in route.targets}
+    able = tuple(
+        target
+        for target in route.targets
+        if route.drop_unsupported or all(loss.hint for loss in losses[target.name])
+    )
+    if not able:
+        raise _unsupported(route, losses)
+    dropped = {target.name: _names(losses[target.name]) for target in able if losses[target.name]}
+    if dropped or len(able) < len(route.targets):
+        _tell(route, able=[target.name for target in able], losses=losses)
+    if len(able) == len(route.targets):
+        return Fit(route=route, dropped=dropped)
+    return Fit(route=replace(route, targets=able), dropped=dropped)
+
+
+def _unsupported(route: Route, losses: Mapping[str, Sequence[Loss]]) -> RequestError:
+    name = route.targets[0].name
+    first = next(loss for loss in losses[name] if not loss.hint)
+    return RequestError(
+        f"No target of the route {route.name!r} can be asked for this. {name}: {first.message} "
+        "Leave it out, or let the route drop what a target does not know (unsupported: drop).",
+        param=first.param,
+        code="unsupported_parameter",
+    )
+
+
+def _names(losses: Sequence[Loss]) -> str:
+    """The fields, as one header value."""
+    names = dict.fromkeys(_UNSAFE.sub("?", loss.param) for loss in losses)
+    text = ", ".join(names)
+    return text if len(text) <= MAX_DROPPED_CHARS else f"{text[: MAX_DROPPED_CHARS - 3]}..."
+
+
+def _tell(route: Route, *, able: Sequence[str], losses: Mapping[str, Sequence[Loss]]) -> None:
+    for name, lost in losses.items():
+        if name not in able:
+            demands = [loss for loss in lost if not loss.hint]
+            _log.info("route %s: %s is passed over: %s", route.name, name, _names(demands))
+        elif lost:
+            _log.info("route %s: %s is not told: %s", route.name, name, _names(lost))
