@@ -35,7 +35,11 @@ def main(argv: Sequence[str] | None = None, env: Mapping[str, str] | None = None
         The exit code.
     """
     given = list(sys.argv[1:] if argv is None else argv)
-    args = _parser(given).parse_args(given)
+    parser = _parser(given)
+    if not given:
+        parser.print_help(sys.stderr)  # a list of the commands says more than that one is missing
+        return 2
+    args = parser.parse_args(given)
     args.environment = os.environ if env is None else env
     try:
         return int(args.handler(args))
@@ -165,25 +169,20 @@ def _summary(config: Config) -> Iterator[str]:
 
 def _how(config: Config, route: Route, target: Target) -> str:
     """A target's family, style and time limits in a few words."""
-    from router.providers.registry import (  # noqa: PLC0415 - only this command needs it
-        FAMILIES,
-        ContinuationOverrides,
-        resolve,
+    from router.providers.resolve import (  # noqa: PLC0415 - only this command needs it
+        configured,
+        rule_for,
+        rules_in,
     )
 
-    kind, own = config.providers[target.provider].type, target.continuation
-    overrides = ContinuationOverrides(
-        style=own.style,
-        echo=own.echo,
-        rstrip_prefix=own.rstrip_prefix,
-        disable_thinking=own.disable_thinking,
-        schema=own.schema_with_prefix,
-    )
-    style = resolve(FAMILIES[kind], target.model, overrides).style
-    origin = "default" if own.style is None else "configured"
+    provider = config.providers[target.provider]
+    style = configured(config, target).style
+    rule = rule_for(target.model, rules_in(provider))
+    own = target.continuation.style or (rule.overrides.style if rule else None)
+    origin = "default" if own is None else "configured"
     limits = route.timeouts_for(target)
     return (
-        f"{kind}; continues by {style}, {origin}; "
+        f"{provider.type}; continues by {style}, {origin}; "
         f"first output {limits.first_output_s:g} s, idle {limits.idle_s:g} s"
     )
 

@@ -37,13 +37,13 @@ def test_check_says_what_a_good_file_means(capsys: pytest.CaptureFixture[str]) -
     assert main(["check", str(DESIGN)], ENV) == 0
     out, err = capsys.readouterr()
     limits = "first output 15 s, idle 5 s"
-    claude = "claude/anthropic/claude-sonnet-4.5"
+    claude = "claude/claude-sonnet-4-5"
     assert out.splitlines() == [
         "server   127.0.0.1:8080, 1 API key(s)",
         "record   in Redis",
         "route    chat",
         f"  1. openai/gpt-5.2 (openai; continues by instruct, default; {limits})",
-        f"  2. {claude} (openrouter; continues by assistant_tail, default; {limits})",
+        f"  2. {claude} (anthropic; continues by assistant_tail, default; {limits})",
         f"  3. gpu-1/qwen3-32b (vllm; continues by continue_final, configured; {limits})",
         "ok: 3 provider(s), 1 route(s)",
     ]
@@ -234,3 +234,11 @@ def test_checking_a_file_loads_no_server() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_bare_command_lists_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    for name in ("serve", "check", "demo", "drill", "simulate", "schema"):
+        assert f"    {name} " in said.err

@@ -150,6 +150,7 @@ def test_the_defaults_are_the_documented_ones() -> None:
     assert limits.total_s == 600
     assert (route.max_attempts, route.retry.same_target, route.retry.max_wait_s) == (4, 1, 2)
     assert (route.on_interrupt, route.tool_calls, route.boundary) == ("resume", "stream", "text")
+    assert route.unsupported == "refuse"
     assert (route.language, route.sentences, route.max_pending_chars) == ("en", "pysbd", 1000)
     (target,) = route.targets
     assert target.name == "local/llama3.2"
@@ -157,6 +158,7 @@ def test_the_defaults_are_the_documented_ones() -> None:
     assert target.continuation.style is None
     assert config.providers["local"].api_key is None
     assert config.providers["local"].headers == {}
+    assert config.providers["local"].continuation_rules == ()
 
 
 def test_every_key_arrives() -> None:
@@ -171,7 +173,13 @@ def test_every_key_arrives() -> None:
     assert blue.base_url == "https://blue.openai.azure.com"
     assert blue.api_version == "2024-10-21"
     assert blue.headers["X-Tenant"].get_secret_value() == "blue"
+    some, rest = config.providers["deep"].continuation_rules
+    assert (some.models, rest.models) == ("deepseek-v?-*", "*")
+    assert (some.style, some.echo, some.rstrip_prefix) == (Style.INSTRUCT, Echo.AUTO, False)
+    assert (some.disable_thinking, some.schema_with_prefix) == (False, SchemaWithPrefix.REFUSE)
+    assert (rest.style, rest.echo) == (None, Echo.NEVER)
     route = config.routes["meta/chat"]
+    assert route.unsupported == "drop"
     first, second = route.targets
     assert first.context_window == 400_000
     how = second.continuation

@@ -14,9 +14,19 @@ from pysbd.languages import LANGUAGE_CODES
 from router.config import ProviderType, json_schema
 from router.config import schema as shapes
 from router.config.rules import PYSBD_LANGUAGES
-from router.config.schema import KNOWS_THINKING, NEEDS_BASE_URL, SECTIONS, keys_of
+from router.config.schema import (
+    FIELD_STYLES,
+    KNOWS_THINKING,
+    NEEDS_BASE_URL,
+    OTHER_FORMATS,
+    SECTIONS,
+    keys_of,
+)
 from router.config.source import read_tree
+from router.core.continuation import Style
+from router.core.request import Format
 from router.providers.registry import FAMILIES
+from router.providers.resolve import STYLES
 
 ROOT = Path(__file__).parent.parent
 FIXTURES = Path(__file__).parent / "fixtures" / "config"
@@ -63,6 +73,7 @@ def test_an_editor_takes_a_good_file(path: Path) -> None:
     "name",
     [
         "choice-misspelt",
+        "continuation-rules",
         "empty-sections",
         "language-is-no",
         "many-at-once",
@@ -116,6 +127,13 @@ def test_only_types_with_an_address_of_their_own_go_without_base_url() -> None:
 def test_thinking_is_switched_off_where_the_registry_knows_how() -> None:
     known = {name for name, row in FAMILIES.items() if row.thinking_off is not None}
     assert known == KNOWS_THINKING
+
+
+def test_styles_that_are_fields_of_chat_completions_are_refused_elsewhere() -> None:
+    others = {name for name, row in FAMILIES.items() if row.format is not Format.OPENAI}
+    assert others == OTHER_FORMATS
+    for name in others:
+        assert STYLES[FAMILIES[name].format] == set(Style) - FIELD_STYLES
 
 
 def test_the_languages_are_pysbds() -> None:

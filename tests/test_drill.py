@@ -36,7 +36,7 @@ from router.drill.rounds import PairResult, drill
 from router.drill.scissors import Scissors
 from router.engine.upstream import Upstream
 from router.providers.base import StreamReader
-from router.providers.openai import make_provider
+from router.providers.make import make_provider
 from router.simulate import (
     Conduct,
     Dialect,

@@ -6,6 +6,7 @@ from router.config.rules import Surroundings, is_loopback
 from router.config.schema import (
     Config,
     Continuation,
+    ContinuationRule,
     Health,
     Provider,
     ProviderType,
@@ -21,6 +22,7 @@ from router.config.schema import (
 __all__ = [
     "Config",
     "Continuation",
+    "ContinuationRule",
     "Health",
     "Provider",
     "ProviderType",

@@ -21,9 +21,6 @@ MAX_CHOICES_SHOWN = 40
 """Bound on a list inside a remedy."""
 
 PLANNED: Mapping[tuple[str, str], str] = {
-    ("type", "anthropic"): "Reach Claude through `openrouter` or an OpenAI-compatible gateway.",
-    ("type", "gemini"): "Reach Gemini through `openrouter`, or `openai-compatible` with Google's "
-    "OpenAI-compatible address.",
     ("type", "bedrock"): "Reach Bedrock through `openrouter` or an OpenAI-compatible gateway.",
 }
 """Words that have a meaning in a later version, by key and value."""
@@ -167,6 +164,7 @@ def _kind(value: object) -> str:
 
 def _name(_: ErrorDetails, path: Path, __: Tree) -> _Said:
     rules = {
+        "models": "Use visible ASCII characters, `*` for any text and `?` for any one character.",
         "providers": "Use letters, digits, `.`, `_` and `-`, at most 64.",
         "language": "Use an ISO 639 code such as `en`.",
         "api_version": "Write it such as `2024-10-21`.",

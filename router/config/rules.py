@@ -17,14 +17,17 @@ from router.config.explain import dotted, listing, nearest
 from router.config.problem import Problem, shown
 from router.config.schema import (
     CHECK_NAME,
+    FIELD_STYLES,
     KNOWS_THINKING,
     NEEDS_BASE_URL,
+    OTHER_FORMATS,
     Health,
     ProviderType,
     Route,
     is_host,
 )
 from router.config.source import Path, Tree
+from router.core.continuation import Style
 
 PYSBD_LANGUAGES: frozenset[str] = frozenset(
     "am ar bg da de el en es fa fr hi hy it ja kk mr my nl pl ru sk ur zh".split()  # noqa: SIM905 - one line reads better than 23
@@ -195,19 +198,61 @@ def _providers_exist(tree: Tree, _: Surroundings) -> Iterator[Problem]:
         )
 
 
+def _continuations(tree: Tree) -> Iterator[tuple[Path, str | None]]:
+    """The path of everything that is said about continuation, with the type that it is said of."""
+    for _route, target in _targets(tree):
+        yield (*target, "continuation"), _type_of(tree, tree.get(*target, "provider"))
+    for name in tree.keys("providers"):
+        for index in tree.indexes("providers", name, "continuation_rules"):
+            yield ("providers", name, "continuation_rules", index), _type_of(tree, name)
+
+
 def _thinking(tree: Tree, _: Surroundings) -> Iterator[Problem]:
     """`true` means the family's own way, which must be known."""
-    for _route, target in _targets(tree):
-        path = (*target, "continuation", "disable_thinking")
-        kind = _type_of(tree, tree.get(*target, "provider"))
+    for place, kind in _continuations(tree):
+        path = (*place, "disable_thinking")
         if tree.get(*path) is True and kind is not None and kind not in KNOWS_THINKING:
             yield _says(
                 tree,
                 path,
                 f"{dotted(path)} is `true`, and how the type {shown(kind)} switches thinking off "
                 "is not known.",
-                "Give the fields that do it, such as `{reasoning_effort: none}`.",
+                f"Give the fields that do it, such as `{_THINKING_OFF.get(kind, _EFFORT)}`.",
             )
+
+
+_EFFORT = "{reasoning_effort: none}"
+_THINKING_OFF = {"gemini": "{generationConfig: {thinkingConfig: {thinkingBudget: 0}}}"}
+"""An example for a type whose models differ in it."""
+
+
+def _styles(tree: Tree, _: Surroundings) -> Iterator[Problem]:
+    """Some styles are fields of chat completions, which not every type speaks."""
+    for place, kind in _continuations(tree):
+        path = (*place, "style")
+        style = tree.get(*path)
+        if kind in OTHER_FORMATS and isinstance(style, str) and style in FIELD_STYLES:
+            yield _says(
+                tree,
+                path,
+                f"{dotted(path)} is a field of chat completions, which the type {shown(kind)} does "
+                "not speak.",
+                f"Use one of {listing(style for style in Style if style not in FIELD_STYLES)}.",
+            )
+
+
+def _silent_rules(tree: Tree, _: Surroundings) -> Iterator[Problem]:
+    """A rule that says nothing is a forgotten key, and hides the rules behind it."""
+    for name in tree.keys("providers"):
+        for index in tree.indexes("providers", name, "continuation_rules"):
+            path = ("providers", name, "continuation_rules", index)
+            if set(tree.keys(*path)) == {"models"}:
+                yield _says(
+                    tree,
+                    path,
+                    f"{dotted(path)} names models and says nothing about them.",
+                    "Add `style:`, such as `style: instruct`.",
+                )
 
 
 def _type_of(tree: Tree, provider: object) -> str | None:
@@ -314,6 +359,8 @@ _RULES: tuple[Callable[[Tree, Surroundings], Iterator[Problem]], ...] = (
     _azure_only,
     _providers_exist,
     _thinking,
+    _styles,
+    _silent_rules,
     _twins,
     _deadlines,
     _languages,

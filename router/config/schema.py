@@ -49,6 +49,8 @@ ProviderType: TypeAlias = Literal[
     "llama.cpp",
     "ollama",
     "lm-studio",
+    "anthropic",
+    "gemini",
 ]
 """Each is a row of the provider registry."""
 
@@ -56,9 +58,16 @@ NEEDS_BASE_URL: frozenset[str] = frozenset({"azure-openai", "openai-compatible",
 """Types that have no address of their own."""
 
 KNOWS_THINKING: frozenset[str] = frozenset(
-    {"deepseek", "kimi", "llama.cpp", "ollama", "openrouter", "qwen", "sglang", "vllm"}
+    {"anthropic", "deepseek", "kimi", "llama.cpp", "ollama", "openrouter", "qwen", "sglang", "vllm"}
 )
 """Types whose way of switching thinking off the registry knows; a test compares."""
+
+OTHER_FORMATS: frozenset[str] = frozenset({"anthropic", "gemini"})
+"""Types that speak no chat completions; a test compares."""
+FIELD_STYLES: frozenset[Style] = frozenset(
+    {Style.PREFIX_FLAG, Style.PARTIAL_FLAG, Style.CONTINUE_FINAL}
+)
+"""Styles that are fields of chat completions; a test compares."""
 
 
 def _wrong(message: str, remedy: str) -> PydanticCustomError:
@@ -357,6 +366,31 @@ class Health(_Section):
     """Longest time out."""
 
 
+class Continuation(_Section):
+    """How a target is asked to go on, where it differs from its family's default."""
+
+    model_config = ConfigDict(validate_by_alias=True, serialize_by_alias=True)
+
+    style: Style | None = None
+    """One of the seven continuation styles."""
+    echo: Echo | None = None
+    """Does the answer repeat the prefix?"""
+    rstrip_prefix: bool | None = None
+    """Remove white space from the prefix's end."""
+    disable_thinking: Annotated[dict[str, Any] | bool | None, BeforeValidator(_patch)] = None
+    """Switch thinking off in a continuation: `true` in the family's own way, `false` not at all, a
+    mapping as a JSON merge patch of the request."""
+    schema_with_prefix: Annotated[SchemaWithPrefix | None, Field(alias="schema")] = None
+    """Is `response_format` sent along with a prefix?"""
+
+
+class ContinuationRule(Continuation):
+    """How the models of some names are asked to go on, at one provider."""
+
+    models: ModelName
+    """Pattern for the whole name, in any case: `*` is any text, `?` any one character."""
+
+
 class Provider(_Section):
     """One account at one provider, or one server of one's own."""
 
@@ -378,6 +412,9 @@ class Provider(_Section):
     """Further static headers."""
     api_version: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.-]{1,64}$")] | None = None
     """`azure-openai` only: the value of `api-version`."""
+    continuation_rules: Annotated[tuple[ContinuationRule, ...], Field(max_length=200)] = ()
+    """How its models are asked to go on, by their names; the first rule that fits counts, before
+    the ones that are built in."""
 
 
 class Timeouts(_Section):
@@ -402,24 +439,6 @@ class TargetTimeouts(_Section):
     """To the first output or reasoning of an attempt."""
     idle_s: Seconds | None = None
     """Between two outputs."""
-
-
-class Continuation(_Section):
-    """How a target is asked to go on, where it differs from its family's default."""
-
-    model_config = ConfigDict(validate_by_alias=True, serialize_by_alias=True)
-
-    style: Style | None = None
-    """One of the seven continuation styles."""
-    echo: Echo | None = None
-    """Does the answer repeat the prefix?"""
-    rstrip_prefix: bool | None = None
-    """Remove white space from the prefix's end."""
-    disable_thinking: Annotated[dict[str, Any] | bool | None, BeforeValidator(_patch)] = None
-    """Switch thinking off in a continuation: `true` in the family's own way, `false` not at all, a
-    mapping as a JSON merge patch of the request."""
-    schema_with_prefix: Annotated[SchemaWithPrefix | None, Field(alias="schema")] = None
-    """Is `response_format` sent along with a prefix?"""
 
 
 class Target(_Section):
@@ -469,6 +488,9 @@ class Route(_Section):
     """What happens when a provider dies in mid-answer; a client may choose for itself."""
     tool_calls: Literal["stream", "atomic"] = "stream"
     """How tool calls are delivered: as they come, or held back until they are whole."""
+    unsupported: Literal["refuse", "drop"] = "refuse"
+    """What becomes of a request that asks for something which a target's format cannot say: the
+    target is passed over, or is asked without it and the client told so."""
     think_tags: Literal["text", "reasoning"] = "text"
     """What `<think>` at the beginning of the content is."""
     boundary: Literal["text", "json"] = "text"
@@ -522,6 +544,7 @@ SECTIONS: Mapping[tuple[str, ...], type[BaseModel]] = MappingProxyType(
         ("books",): Books,
         ("health",): Health,
         ("providers", "*"): Provider,
+        ("providers", "*", "continuation_rules", "*"): ContinuationRule,
         ("routes", "*"): Route,
         ("routes", "*", "timeouts"): Timeouts,
         ("routes", "*", "retry"): Retry,

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from router.config import Config, Target
 from router.core.continuation import ContinuationStyle, Style
 from router.core.faults import Fault, Verdict
 from router.drill import advice
@@ -16,13 +15,8 @@ from router.drill.judge import MARKS, MEANS, Behaviour, JoinFacts, Manner, Mark,
 from router.drill.relay import End
 from router.drill.stage import Heard, Round
 from router.engine.report import AttemptReport, FailoverReport
-from router.providers.registry import (
-    FAMILIES,
-    PREFILL_STYLES,
-    ContinuationOverrides,
-    downgraded,
-    resolve,
-)
+from router.providers.registry import PREFILL_STYLES
+from router.providers.resolve import configured, downgraded
 
 UNCUT: Final = "uncut"
 BEFORE: Final = "killed before"
@@ -270,29 +264,8 @@ def _facts(pair: Pair, first: Round, second: Round, chosen: _Tried) -> JoinFacts
 
 def _how(pair: Pair, chosen: _Tried, *, refused: bool) -> ContinuationStyle:
     """The style and knobs of an attempt."""
-    own = configured_style(pair.config, pair.fallback)
+    own = configured(pair.config, pair.fallback)
     return downgraded(own) if refused and chosen.row.style == Style.INSTRUCT else own
-
-
-def configured_style(config: Config, target: Target) -> ContinuationStyle:
-    """A target's continuation: its family's default, then the configuration's word.
-
-    Args:
-        config: the owner's.
-        target: whose.
-    """
-    said = target.continuation
-    return resolve(
-        FAMILIES[config.providers[target.provider].type],
-        target.model,
-        ContinuationOverrides(
-            style=said.style,
-            echo=said.echo,
-            rstrip_prefix=said.rstrip_prefix,
-            disable_thinking=said.disable_thinking,
-            schema=said.schema_with_prefix,
-        ),
-    )
 
 
 def _mark(pair: Pair, told: Round, done: Behaviour, *, refused: bool, attempts: int) -> Mark:
@@ -349,7 +322,7 @@ def _uncut(pair: Pair, told: Round) -> Finding:
 
 def _nobody_asked(pair: Pair, told: Round) -> Finding:
     lost = _lost(2, pair, told, told.report.attempts[-1])
-    if configured_style(pair.config, pair.fallback).style is not Style.NONE:
+    if configured(pair.config, pair.fallback).style is not Style.NONE:
         return lost
     return Finding(question=2, mark=Mark.FAIL, words=lost.words, fixes=(advice.for_silence(pair),))
 

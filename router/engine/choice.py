@@ -26,7 +26,7 @@ from router.engine.clock import Clock
 from router.engine.health import Health
 from router.engine.observe import Observers
 from router.engine.route import Route, Stall, Target
-from router.providers.registry import downgraded
+from router.providers.resolve import downgraded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,15 +6,11 @@ reach the provider unharmed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
-import msgspec
-
-from router import __version__
 from router.core.continuation import Continuation, ContinuationStyle, Style
 from router.core.conversation import Loss
 from router.core.faults import Fault
@@ -22,15 +18,11 @@ from router.core.request import ChatRequest, Format
 from router.providers import continuations
 from router.providers.base import MAX_ERROR_BODY_BYTES, Sent, StreamReader, UpstreamRequest
 from router.providers.classify import Classifier
-from router.providers.redact import Redactor
-from router.providers.registry import FAMILIES, ContinuationOverrides, Family, resolve
+from router.providers.http import ROUTER_FIELDS, Account, encode, split_url
+from router.providers.registry import Family
 from router.wire.openai.reader import ChatStreamReader
 
-ROUTER_FIELDS = frozenset({"router"})
-"""Top-level fields that are the router's own and mean nothing to a provider."""
-
 _CHAT_PATH = "/chat/completions"
-_SECRET_HEADERS = ("authorization", "cookie", "key", "token", "secret")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +85,7 @@ class OpenAIProvider:
             method="POST",
             url=self.continuation_url if style is Style.PREFIX_FLAG else self.url,
             headers=self.headers,
-            body=_encode(body),
+            body=encode(body),
         )
 
     def sends(self, request: ChatRequest, continuation: Continuation) -> Sent:
@@ -146,51 +138,27 @@ class OpenAIProvider:
         return body
 
 
-def make_provider(
-    *,
-    type: str,  # noqa: A002 - the configuration's own word
-    base_url: str | None,
-    api_key: str | None,
-    model: str,
-    headers: Mapping[str, str] | None = None,
-    api_version: str | None = None,
-    overrides: ContinuationOverrides | None = None,
-) -> OpenAIProvider:
-    """Make the provider of one target.
+def make(account: Account) -> OpenAIProvider:
+    """The provider of a target on an OpenAI-compatible server.
 
     Args:
-        type: a family's name, a key of `registry.FAMILIES`.
-        base_url: root of the API, or None for the family's default.
-        api_key: credential, or None to send none.
-        model: the name the server knows (at Azure the deployment's).
-        headers: further request headers; they win over the router's own.
-        api_version: Azure's `api-version`, or None for the family's default.
-        overrides: what the target's configuration says about continuation.
+        account: the target.
 
     Raises:
-        ValueError: the type is unknown, has no default base URL and none is given, the URL is no
-            HTTP URL, a header or key could not be sent, or a knob cannot be honoured. A sentence.
+        ValueError: its URL is no HTTP URL, or a header could not be sent. A sentence.
     """
-    family = FAMILIES.get(type)
-    if family is None:
-        raise ValueError(f"Unknown provider type {type!r}; known are {', '.join(FAMILIES)}.")
-    root = base_url or family.base_url
-    if root is None:
-        raise ValueError(f"The provider type {type!r} has no default address; give a base_url.")
-    version = api_version or family.api_version
-    url = _chat_url(family, root, model, version)
-    moved = _continuation_root(family, root)
-    sent = _headers(family, api_key, headers or {})
-    secrets = [api_key or "", *_secrets(headers or {})]
+    family, model, version = account.family, account.model, account.api_version
+    url = _chat_url(family, account.base_url, model, version)
+    moved = _continuation_root(family, account.base_url)
     return OpenAIProvider(
         family=family,
         model=model,
-        continuation=resolve(family, model, overrides or ContinuationOverrides()),
+        continuation=account.continuation,
         url=url,
         continuation_url=_chat_url(family, moved, model, version) if moved else url,
-        headers=sent,
+        headers=account.sent_headers(),
         sends_usage_option=_takes_usage(family, url, version),
-        classifier=Classifier(family=family.name, redact=Redactor(secrets)),
+        classifier=account.classifier(),
     )
 
 
@@ -200,9 +168,7 @@ def _takes_usage(family: Family, url: str, version: str) -> bool:
 
 
 def _chat_url(family: Family, root: str, model: str, api_version: str) -> str:
-    parts = urlsplit(root)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"The base_url {root!r} is not an http or https URL.")
+    parts = split_url(root)
     path, query = parts.path.rstrip("/").removesuffix(_CHAT_PATH), parts.query
     # Azure's newer API (`…/openai/v1`) is OpenAI's own: no deployment in the path, no version.
     if family.deployments and not path.endswith("/v1"):
@@ -219,44 +185,3 @@ def _continuation_root(family: Family, root: str) -> str | None:
     if moved is None or urlsplit(moved).netloc != urlsplit(root).netloc:
         return None
     return moved
-
-
-def _headers(
-    family: Family, api_key: str | None, extra: Mapping[str, str]
-) -> tuple[tuple[str, str], ...]:
-    headers = {
-        "content-type": ("Content-Type", "application/json"),
-        "accept": ("Accept", "text/event-stream"),
-        # A compressed stream arrives in lumps, and would have to be undone before it can be read.
-        "accept-encoding": ("Accept-Encoding", "identity"),
-        "user-agent": ("User-Agent", f"seam-router/{__version__}"),
-    }
-    if api_key:
-        value = f"{family.auth_scheme} {api_key}" if family.auth_scheme else api_key
-        headers[family.auth_header.lower()] = (family.auth_header, value)
-    headers.update({name.lower(): (name, value) for name, value in extra.items()})
-    for name, value in headers.values():
-        # The value is not shown: it may be the credential.
-        if not name or not value.isascii() or any(ord(c) < 32 or ord(c) == 127 for c in value):
-            raise ValueError(
-                f"The value of the header {name!r} cannot be sent: it must be ASCII "
-                "without line breaks or other control characters."
-            )
-    return tuple(headers.values())
-
-
-def _secrets(headers: Mapping[str, str]) -> list[str]:
-    """Values of configured headers that look like credentials, with and without their scheme."""
-    found: list[str] = []
-    for name, value in headers.items():
-        if any(word in name.lower() for word in _SECRET_HEADERS):
-            found += [value, value.rpartition(" ")[2]]
-    return found
-
-
-def _encode(body: dict[str, Any]) -> bytes:
-    try:
-        return msgspec.json.encode(body)
-    except (UnicodeEncodeError, OverflowError):
-        # A lone surrogate, or an integer beyond 64 bits: legal in JSON, and the client's own.
-        return json.dumps(body, ensure_ascii=True, separators=(",", ":")).encode("ascii")

@@ -1,4 +1,4 @@
-"""The OpenAI-compatible provider families, as data: one frozen row per `type` of the configuration.
+"""The provider families, as data: one frozen row per `type` of the configuration.
 
 A new family is a new row. What a row says about continuation is an allow-list: a family that is not
 known to continue a trailing assistant message gets `instruct`, because a wrong `instruct` costs a
@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from router.core.continuation import ContinuationStyle, Echo, SchemaWithPrefix, Style
+from router.core.request import Format
 
 PREFILL_STYLES = frozenset(
     {Style.ASSISTANT_TAIL, Style.PREFIX_FLAG, Style.PARTIAL_FLAG, Style.CONTINUE_FINAL}
@@ -44,6 +45,8 @@ class Family:
         name: the `type` of the configuration.
         label: the name in sentences for people.
         base_url: default base URL, or None where there is none to guess.
+        format: what it speaks; says which adapter serves it.
+        headers: what every request carries beside the key.
         auth_header: header that carries the key.
         auth_scheme: word before the key in it, or "".
         deployments: the model goes into the path (`/openai/deployments/<model>`), and `api_version`
@@ -65,6 +68,8 @@ class Family:
     name: str
     label: str
     base_url: str | None
+    format: Format = Format.OPENAI
+    headers: Mapping[str, str] = field(default_factory=dict)
     auth_header: str = "Authorization"
     auth_scheme: str = "Bearer"
     deployments: bool = False
@@ -90,75 +95,10 @@ class Family:
         return self.how
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContinuationOverrides:
-    """What a target's configuration says about its continuation; None leaves the family's default.
-
-    Args:
-        style: one of the seven.
-        echo: does the answer repeat the prefix.
-        rstrip_prefix: remove trailing white space from the prefix.
-        disable_thinking: True for the family's own way, False for none, a mapping for a JSON merge
-            patch of one's own.
-        schema: what becomes of `response_format`.
-    """
-
-    style: Style | None = None
-    echo: Echo | None = None
-    rstrip_prefix: bool | None = None
-    disable_thinking: bool | Mapping[str, Any] | None = None
-    schema: SchemaWithPrefix | None = None
-
-
-def resolve(family: Family, model: str, overrides: ContinuationOverrides) -> ContinuationStyle:
-    """A target's continuation: the family's default for its model, then the configuration's word.
-
-    A style that is chosen away from the family's default keeps no knob that described the default's
-    join: `echo` returns to `auto`, and thinking is switched off only where a prefix is prefilled.
-
-    Raises:
-        ValueError: `disable_thinking: true` for a family whose way of doing it is not known.
-    """
-    how = family.how_for(model)
-    if overrides.style is not None and overrides.style is not how.style:
-        prefills = overrides.style in PREFILL_STYLES
-        how = replace(
-            how,
-            style=overrides.style,
-            echo=Echo.AUTO,
-            disable_thinking=how.disable_thinking if prefills else None,
-        )
-    changes: dict[str, Any] = {
-        name: value
-        for name in ("echo", "rstrip_prefix", "schema")
-        if (value := getattr(overrides, name)) is not None
-    }
-    if overrides.disable_thinking is not None:
-        changes["disable_thinking"] = _thinking(family, overrides.disable_thinking)
-    return replace(how, **changes)
-
-
-def _thinking(family: Family, wanted: bool | Mapping[str, Any]) -> dict[str, Any] | None:
-    if wanted is True:
-        if family.thinking_off is None:
-            raise ValueError(
-                f"How {family.label} switches thinking off is not known; "
-                "give the fields as a mapping, such as {reasoning_effort: none}."
-            )
-        return dict(family.thinking_off)
-    return dict(wanted) if isinstance(wanted, Mapping) else None
-
-
-def downgraded(how: ContinuationStyle) -> ContinuationStyle:
-    """The style of a target whose server refused the prefix: `instruct`, for this stream.
-
-    The thinking patch goes too: it belonged to the prefill, and may be what was refused.
-    """
-    return replace(how, style=Style.INSTRUCT, echo=Echo.AUTO, disable_thinking=None)
-
-
 _INSTRUCT = ContinuationStyle()
 _THINKING_TYPE = {"thinking": {"type": "disabled"}}
+# Claude thinks only when it is asked to, so nothing is left of what asked.
+_THINKING_GONE = {"thinking": None}
 _TEMPLATE_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
 _CLAUDE_TAIL = ContinuationStyle(style=Style.ASSISTANT_TAIL, rstrip_prefix=True)
 _TAIL = ContinuationStyle(style=Style.ASSISTANT_TAIL)
@@ -166,9 +106,13 @@ _TAIL = ContinuationStyle(style=Style.ASSISTANT_TAIL)
 # Claude 1 to 4.5, in both orders of the name (`claude-3.7-sonnet`, `claude-opus-4-20250514`); not
 # 4.6 and later, which refuse a prefill, and not the `:thinking` variants, which cannot take one.
 _CLAUDE_TO_4_5 = (
-    r"anthropic/claude-(?:[a-z]+-)?(?:[1-3](?:[.-]\d)?|4(?:[.-][0-5])?)"
-    r"(?![\d.]|-\d{1,2}(?!\d))(?!.*:thinking)"
+    r"claude-(?:[a-z]+-)?v?(?:[1-3](?:[.-]\d)?|4(?:[.-][0-5])?)"
+    r"(?![\d.]|-\d{1,2}(?!\d))(?!.*[:-]thinking)"
 )
+# Up to 3.5 Flash; not its Lite, and not the names that move on (`gemini-flash-latest`).
+_GEMINI_TO_3_5 = r"gemini-(?:[12](?:\.\d)?|3(?:\.[0-4])?|3\.5-flash(?!-lite))(?![\d.])"
+# The clouds' ways to write a maker before a name: `us.anthropic.claude-…`, `publishers/google/…/`.
+_MAKER = r"(?:.*[./:])?"
 
 _ROWS = (
     # https://platform.openai.com/docs/api-reference/chat; no prefill: answers afresh.
@@ -194,7 +138,7 @@ _ROWS = (
         label="OpenRouter",
         base_url="https://openrouter.ai/api/v1",
         rules=(
-            ModelRule(pattern=_CLAUDE_TO_4_5, how=_CLAUDE_TAIL),
+            ModelRule(pattern=rf"anthropic/{_CLAUDE_TO_4_5}", how=_CLAUDE_TAIL),
             ModelRule(pattern=r"deepseek/(?!.*(?:r1|reasoner|:thinking))", how=_TAIL),
             ModelRule(pattern=r"mistralai/(?!magistral)", how=_TAIL),
         ),
@@ -307,7 +251,44 @@ _ROWS = (
         thinking_off={"reasoning_effort": "none"},
     ),
     Family(name="lm-studio", label="LM Studio", base_url="http://127.0.0.1:1234/v1"),
+    # https://platform.claude.com/docs/en/api/messages,
+    # https://platform.claude.com/docs/en/build-with-claude/prompt-engineering/prefill-claudes-response:
+    # a trailing assistant turn is gone on with, up to 4.5 and without thinking; white space at its
+    # end is refused. Structured output refuses it too, so the schema is left to the router there.
+    Family(
+        name="anthropic",
+        label="Anthropic",
+        base_url="https://api.anthropic.com",
+        format=Format.ANTHROPIC,
+        headers={"anthropic-version": "2023-06-01"},
+        auth_header="x-api-key",
+        auth_scheme="",
+        rules=(
+            ModelRule(
+                pattern=_MAKER + _CLAUDE_TO_4_5,
+                how=ContinuationStyle(
+                    style=Style.ASSISTANT_TAIL,
+                    echo=Echo.NEVER,
+                    rstrip_prefix=True,
+                    disable_thinking=dict(_THINKING_GONE),
+                    schema=SchemaWithPrefix.DROP,
+                ),
+            ),
+        ),
+        thinking_off=_THINKING_GONE,
+    ),
+    # https://ai.google.dev/api/generate-content: a trailing model turn is gone on with by the older
+    # models; the newer ones answer 400 "Requests ending with a model turn are not supported."
+    Family(
+        name="gemini",
+        label="Gemini",
+        base_url="https://generativelanguage.googleapis.com/v1beta",
+        format=Format.GEMINI,
+        auth_header="x-goog-api-key",
+        auth_scheme="",
+        rules=(ModelRule(pattern=_MAKER + _GEMINI_TO_3_5, how=_TAIL),),
+    ),
 )
 
 FAMILIES: Mapping[str, Family] = MappingProxyType({row.name: row for row in _ROWS})
-"""Every `type` that the OpenAI-compatible adapter serves, by name."""
+"""Every `type`, by name."""

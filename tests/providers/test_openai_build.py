@@ -15,9 +15,11 @@ from router.core.continuation import Continuation, ContinuationStyle, SchemaWith
 from router.core.events import Failed, Text
 from router.core.faults import FaultKind, Verdict
 from router.core.request import ChatRequest
-from router.providers import continuations, openai
-from router.providers.openai import OpenAIProvider, make_provider
-from router.providers.registry import FAMILIES, PREFILL_STYLES, ContinuationOverrides
+from router.providers import continuations, http, openai
+from router.providers.make import make_provider
+from router.providers.openai import OpenAIProvider
+from router.providers.registry import FAMILIES, PREFILL_STYLES
+from router.providers.resolve import ContinuationOverrides
 
 SCHEMA = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}}
 USER = {"role": "user", "content": "Go."}
@@ -33,10 +35,16 @@ def chat(*messages: Mapping[str, Any], **fields: Any) -> ChatRequest:  # noqa: A
     )
 
 
+def made(**arguments: Any) -> OpenAIProvider:  # noqa: ANN401 - as a configuration has them
+    target = make_provider(**arguments)
+    assert isinstance(target, OpenAIProvider)
+    return target
+
+
 def provider(
     family: str = "openai-compatible", style: Style | None = None, model: str = "m"
 ) -> OpenAIProvider:
-    return make_provider(
+    return made(
         type=family,
         base_url=None if FAMILIES[family].base_url else "http://host.example/v1",
         api_key="sk-test-1234567890",
@@ -101,13 +109,13 @@ def test_what_msgspec_cannot_encode_is_still_sent(odd: object) -> None:
 
 def test_a_body_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[object] = []
-    real = openai._encode
+    real = http.encode
 
-    def counted(body: dict[str, Any]) -> bytes:
+    def counted(body: Mapping[str, Any]) -> bytes:
         calls.append(body)
         return real(body)
 
-    monkeypatch.setattr(openai, "_encode", counted)
+    monkeypatch.setattr(openai, "encode", counted)
     history = [{"role": "user", "content": "x" * 1_000_000}]
     sent = provider(style=Style.CONTINUE_FINAL).build(
         chat(*history),
@@ -168,24 +176,22 @@ def test_a_body_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_addresses(family: str, base_url: str | None, version: str | None, url: str) -> None:
-    made = make_provider(
-        type=family, base_url=base_url, api_key=None, model="a/b", api_version=version
-    )
-    assert made.build(chat(), None).url == url
+    target = made(type=family, base_url=base_url, api_key=None, model="a/b", api_version=version)
+    assert target.build(chat(), None).url == url
 
 
 @pytest.mark.parametrize(
     ("version", "asked"), [("2024-06-01", False), ("2024-09-01-preview", True), (None, True)]
 )
 def test_azure_takes_the_usage_option_since_a_version(version: str | None, asked: bool) -> None:
-    made = make_provider(
+    target = made(
         type="azure-openai",
         base_url="https://r.openai.azure.com",
         api_key=None,
         model="m",
         api_version=version,
     )
-    assert ("stream_options" in body(made, chat())) is asked
+    assert ("stream_options" in body(target, chat())) is asked
 
 
 def test_a_prefix_goes_to_deepseeks_beta_and_a_key_only_to_the_configured_host() -> None:
@@ -200,14 +206,14 @@ def test_a_prefix_goes_to_deepseeks_beta_and_a_key_only_to_the_configured_host()
 
 
 def test_headers() -> None:
-    made = make_provider(
+    target = made(
         type="azure-openai",
         base_url="https://r.example",
         api_key="the-key",
         model="m",
         headers={"user-agent": "mine", "X-Org": "o"},
     )
-    assert dict(made.headers) == {
+    assert dict(target.headers) == {
         "Content-Type": "application/json",
         "Accept": "text/event-stream",
         "Accept-Encoding": "identity",
@@ -215,7 +221,7 @@ def test_headers() -> None:
         "api-key": "the-key",
         "X-Org": "o",
     }
-    assert "the-key" not in repr(made)
+    assert "the-key" not in repr(target)
 
 
 @pytest.mark.parametrize(

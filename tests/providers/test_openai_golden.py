@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from router.core.continuation import Continuation, Style
-from router.core.request import ChatRequest
-from router.providers.openai import make_provider
-from router.providers.registry import FAMILIES, ContinuationOverrides
+from router.core.request import ChatRequest, Format
+from router.providers.make import make_provider
+from router.providers.registry import FAMILIES
+from router.providers.resolve import ContinuationOverrides
 
+OPENAI = [name for name, row in FAMILIES.items() if row.format is Format.OPENAI]
 GOLDEN = Path(__file__).parent / "golden"
 KEY = "sk-golden-0123456789"
 RAW: dict[str, Any] = {
@@ -64,16 +66,16 @@ def golden(family: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", OPENAI)
 def test_request_is_the_golden_one(family: str, case: str) -> None:
     assert built(family, case) == golden(family)[case]
 
 
 def test_every_golden_file_belongs_to_a_row() -> None:
-    assert {path.stem for path in GOLDEN.glob("*.json")} == set(FAMILIES)
+    assert set(OPENAI) <= {path.stem for path in GOLDEN.glob("*.json")} <= set(FAMILIES)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", OPENAI)
 def test_default_style_is_one_of_the_goldens_and_none_is_refused(family: str) -> None:
     provider = make_provider(
         type=family,
@@ -83,14 +85,15 @@ def test_default_style_is_one_of_the_goldens_and_none_is_refused(family: str) ->
         overrides=ContinuationOverrides(style=Style.NONE),
     )
     assert provider.continuation.style is Style.NONE
-    assert not any(name.lower() in {"authorization", "api-key"} for name, _ in provider.headers)
+    headers = provider.build(REQUEST, None).headers
+    assert not any(name.lower() in {"authorization", "api-key"} for name, _ in headers)
     with pytest.raises(ValueError, match="none"):
         provider.build(REQUEST, Continuation(how=provider.continuation, prefix=PREFIX))
 
 
 if __name__ == "__main__":
     GOLDEN.mkdir(exist_ok=True)
-    for name in FAMILIES:
+    for name in OPENAI:
         cases = {case: built(name, case) for case in CASES}
         text = json.dumps(cases, indent=1, ensure_ascii=False, sort_keys=True)
         (GOLDEN / f"{name}.json").write_text(text + "\n", "utf-8")
