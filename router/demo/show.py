@@ -20,7 +20,10 @@ from router.simulate import FaultSpec
 FRAME_S: Final = 0.04
 """Time between two pictures."""
 
-_MORE: Final = "More: --fault stall, rst, error, malformed, status=503 … and --seed 7, --text FILE."
+_MORE: Final = (
+    "More: --fault stall, rst, error, malformed, status=503 … and --seed 7, --text FILE "
+    '(`make demo ARGS="--fault stall"`).'
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
