@@ -145,7 +145,6 @@ def test_an_interrupt_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "argv",
     [
-        [],
         ["sever"],
         ["serve"],
         ["check"],
