@@ -12,12 +12,9 @@ from typing import Final
 
 from router.core.request import ChatRequest
 from router.wire.checks import (
-    MAX_MESSAGES,
-    MAX_MODEL_CHARS,
     MAX_TOKENS,
     MAX_TOOLS,
     Object,
-    check_array,
     check_boolean,
     check_number,
     check_object,
@@ -25,6 +22,8 @@ from router.wire.checks import (
     check_string,
     integer_check,
     load_object,
+    messages_of,
+    model_name,
     quote,
     refuse,
     refuse_size,
@@ -56,8 +55,8 @@ def parse_chat_request(body: bytes) -> ChatRequest:
         RequestError: 400, `invalid_request_error`, with the field at fault in `param`.
     """
     raw = load_object(body)
-    model = _model(raw)
-    messages = _messages(raw)
+    model = model_name(raw)
+    messages = messages_of(raw, _message)
     for name, check in _CHECKS.items():
         if raw.get(name) is not None:
             check(raw[name], name)
@@ -78,28 +77,6 @@ def parse_chat_request(body: bytes) -> ChatRequest:
         tools=tools,
         response_format=_structured(raw.get("response_format")),
     )
-
-
-def _model(raw: Object) -> str:
-    model = required(raw, "model")
-    check_string(model, "model")
-    if not model:
-        refuse("'model' is empty: name the model to use.", "model", "invalid_value")
-    if len(model) > MAX_MODEL_CHARS:
-        refuse_size("model", "characters", MAX_MODEL_CHARS, len(model))
-    return str(model)
-
-
-def _messages(raw: Object) -> tuple[Object, ...]:
-    messages = required(raw, "messages")
-    check_array(messages, "messages")
-    if not messages:
-        refuse("'messages' is empty: send at least one message.", "messages", "empty_array")
-    if len(messages) > MAX_MESSAGES:
-        refuse_size("messages", "items", MAX_MESSAGES, len(messages))
-    for number, message in enumerate(messages):
-        _message(message, f"messages[{number}]")
-    return tuple(messages)
 
 
 def _message(message: Json, where: str) -> None:
