@@ -8,12 +8,14 @@ halves are joined where both come; a half that stays alone becomes U+FFFD.
 from __future__ import annotations
 
 import json
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
 Json: TypeAlias = Any
 """What a decoder gives for JSON of unknown shape: it is looked at before it is used."""
+
+Key = TypeVar("Key")
 
 REPLACEMENT: Final = "\ufffd"
 MAX_MEND_DEPTH = 64
@@ -103,6 +105,23 @@ def split_high(text: str) -> tuple[str, str]:
     if text and "\ud800" <= text[-1] <= "\udbff":
         return mend(text[:-1]), text[-1]
     return mend(text), ""
+
+
+def sew(waiting: dict[Key, str], key: Key, text: str) -> str:
+    """Join a text to the half that waits for it, and keep the one that it ends with.
+
+    Args:
+        waiting: halves that wait for their other one; changed in place.
+        key: where the text goes.
+        text: any str.
+
+    Returns:
+        The text that can be given on, mended.
+    """
+    whole, high = split_high(waiting.pop(key, "") + text)
+    if high:
+        waiting[key] = high
+    return whole
 
 
 def mend_tree(value: Json, *, depth: int = MAX_MEND_DEPTH) -> Json:

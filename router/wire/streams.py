@@ -16,10 +16,13 @@ from router.core.events import Done, Event, Failed
 from router.core.faults import Fault, FaultKind
 from router.core.sse import MAX_EVENT_BYTES, ServerSentEvent, SseDecoder
 from router.errors import MalformedStream
-from router.wire.jsontext import Json, loads, plain_loads
+from router.wire.jsontext import Json, deeper_than, loads, plain_loads
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
 """Bound on a body that is one JSON value: a whole answer, which is held until its end."""
+
+MAX_FOREIGN_DEPTH = 32
+"""Bound on the nesting of what is passed on unread: log probabilities, usage, unknown fields."""
 
 _STARTS: Final = (b"data:", b"event:", b"id:", b"retry:", b"error:", b":")
 """What an event stream starts with; `error:` is llama.cpp's."""
@@ -313,3 +316,16 @@ class BodyReader:
     def _end(self) -> None:
         self._mode = _Mode.OVER
         self._body.clear()
+
+
+def check_depth(value: Json) -> None:
+    """What is passed on unread must be encodable later, on whatever stack that happens.
+
+    Args:
+        value: as decoded.
+
+    Raises:
+        MalformedStream: it is nested in more than `MAX_FOREIGN_DEPTH` levels.
+    """
+    if deeper_than(value, MAX_FOREIGN_DEPTH):
+        raise MalformedStream("A field of the answer is nested too deep.")

@@ -6,7 +6,7 @@ There is one path, and it is lenient about every shape that a healthy provider i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -26,20 +26,13 @@ from router.core.events import (
 )
 from router.core.faults import Fault, FaultKind
 from router.errors import MalformedStream
-from router.wire.jsontext import (
-    REPLACEMENT,
-    Json,
-    deeper_than,
-    mend,
-    mend_tree,
-    split_high,
-)
+from router.wire.jsontext import REPLACEMENT, Json, mend, sew
 from router.wire.openai.toolcalls import ToolCalls
+from router.wire.reports import Judge, failed, is_flat, says_something
+from router.wire.streams import check_depth
 
 MAX_CHOICES = 128
 """Bound on the choices of one answer: OpenAI's own bound on `n`."""
-MAX_FOREIGN_DEPTH = 32
-"""Bound on the nesting of what is passed on unread: log probabilities, usage, unknown fields."""
 
 FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
     "stop": "stop",
@@ -92,7 +85,7 @@ class ChunkNormaliser:
     """The memory of one answer between its chunks, and their translation.
 
     Args:
-        on_error: judges an error that the answer reports; see `ChatStreamReader`.
+        on_error: judges an error that the answer reports.
     """
 
     __slots__ = ("_calls", "_carry", "_finishes", "_named", "_on_error", "_usage", "odd")
@@ -100,7 +93,7 @@ class ChunkNormaliser:
     odd: bool
     """Strings may hold lone surrogates: set by who decoded the next object, cleared by `take`."""
 
-    def __init__(self, on_error: Callable[[Mapping[str, Any]], Fault]) -> None:
+    def __init__(self, on_error: Judge) -> None:
         self._on_error = on_error
         self._named = False
         self._calls: dict[tuple[int, bool], ToolCalls] = {}
@@ -122,9 +115,9 @@ class ChunkNormaliser:
         if type(obj) is not dict:
             raise MalformedStream("An event of the stream is JSON, but no object.")
         error = obj.get("error")
-        if error and _says_something(error):
+        if error and says_something(error):
             self.report(obj, out)
-        elif "choices" not in obj and _is_flat_error(obj):
+        elif "choices" not in obj and is_flat(obj):
             self.report({"error": obj}, out)
         else:
             self._chunk(obj, out)
@@ -138,10 +131,7 @@ class ChunkNormaliser:
             said: its object, or its words.
             out: the `Failed` is appended here.
         """
-        said = mend_tree(said)
-        if not (isinstance(said, dict) and said.get("error")):
-            said = {"error": said or "The provider reported an error without a word."}
-        out.append(Failed(self._on_error(said)))
+        out.append(failed(said, self._on_error))
 
     def _chunk(self, obj: dict[str, Any], out: list[Event]) -> None:
         if not self._named:
@@ -176,7 +166,7 @@ class ChunkNormaliser:
             content = delta.get("content")
             logprobs = choice.get("logprobs")
             if logprobs is not None:
-                _shallow(logprobs)
+                check_depth(logprobs)
             if len(delta) == 1 and type(content) is str and not self.odd:
                 if content:
                     out.append(Text(content, index, logprobs))
@@ -204,7 +194,7 @@ class ChunkNormaliser:
 
     def _content(self, content: Json, index: int, logprobs: Json, out: list[Event]) -> None:
         if isinstance(content, str):
-            text = self._sew((Text, index), content) if self.odd else content
+            text = sew(self._carry, (Text, index), content) if self.odd else content
             if text:
                 out.append(Text(text, index, logprobs))
             return
@@ -235,7 +225,7 @@ class ChunkNormaliser:
             if told:
                 self._say(Reasoning, told, index, out)
             else:  # encrypted reasoning: no words, but the client must be able to send it back
-                _shallow(details)
+                check_depth(details)
                 out.append(Extra({"reasoning_details": details}, index))
 
     def _extra(self, delta: dict[str, Any], index: int, out: list[Event]) -> None:
@@ -245,7 +235,7 @@ class ChunkNormaliser:
             if name not in _KNOWN_DELTA and value not in (None, "", [], {})
         }
         if fields:
-            _shallow(fields)
+            check_depth(fields)
             out.append(Extra(fields, index))
 
     def _say(
@@ -256,16 +246,9 @@ class ChunkNormaliser:
         out: list[Event],
     ) -> None:
         if self.odd:
-            text = self._sew((kind, index), text)
+            text = sew(self._carry, (kind, index), text)
         if text:
             out.append(kind(text, index))
-
-    def _sew(self, key: tuple[Any, ...], text: str) -> str:
-        """Join a text to the surrogate that waits for it, and keep the one that it ends with."""
-        whole, high = split_high(self._carry.pop(key, "") + text)
-        if high:
-            self._carry[key] = high
-        return whole
 
     def _tool_calls(self, deltas: Json, index: int, out: list[Event]) -> None:
         for delta in deltas if isinstance(deltas, list) else (deltas,):
@@ -284,7 +267,7 @@ class ChunkNormaliser:
 
     def _sew_call(self, call: ToolCall) -> ToolCall:
         key = (ToolCall, call.choice, call.legacy, call.index)
-        return msgspec.structs.replace(call, arguments=self._sew(key, call.arguments))
+        return msgspec.structs.replace(call, arguments=sew(self._carry, key, call.arguments))
 
     def _finish(self, word: Json, index: int, choice: dict[str, Any], out: list[Event]) -> None:
         raw = word.get("type") if isinstance(word, dict) else word
@@ -332,7 +315,7 @@ class ChunkNormaliser:
     def _take_usage(self, usage: Json, out: list[Event]) -> None:
         if type(usage) is not dict or usage == self._usage:
             return
-        _shallow(usage)
+        check_depth(usage)
         self._usage = usage
         out.append(
             Usage(
@@ -353,20 +336,6 @@ class ChunkNormaliser:
 def _stream_error(word: str) -> Fault:
     message = f'The provider ended the answer with the finish reason "{word}".'
     return Fault(kind=FaultKind.STREAM_ERROR, code=word, message=message)
-
-
-def _says_something(error: Json) -> bool:
-    """A healthy chunk may hold an error object whose every field is empty."""
-    return any(error.values()) if isinstance(error, dict) else True
-
-
-def _is_flat_error(obj: dict[str, Any]) -> bool:
-    """An error that is not wrapped: `{"object": "error", …}`, `{"code": …, "message": …}`."""
-    return (
-        "error" in (obj.get("object"), obj.get("type"))
-        or bool(obj.get("detail"))
-        or (bool(obj.get("message")) and bool(obj.get("code")))
-    )
 
 
 def _thinking(value: Json) -> str:
@@ -391,12 +360,6 @@ def _count(usage: dict[str, Any], *names: str) -> int:
         if isinstance(value, int | float) and value >= 0 and value != float("inf"):
             return int(value)
     return 0
-
-
-def _shallow(value: Json) -> None:
-    """What is passed on unread must be encodable later, on whatever stack that happens."""
-    if deeper_than(value, MAX_FOREIGN_DEPTH):
-        raise MalformedStream("A field of the answer is nested too deep.")
 
 
 def _says_finish(reason: Json) -> bool:

@@ -6,15 +6,14 @@ stands what the two need of each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from router.core.events import Done, Event, Failed
-from router.core.faults import Fault
 from router.core.sse import MAX_EVENT_BYTES
 from router.errors import MalformedStream
 from router.wire.jsontext import Json
 from router.wire.openai.chunks import ChunkNormaliser
+from router.wire.reports import Judge
 from router.wire.streams import MAX_BODY_BYTES, BodyReader
 
 
@@ -57,9 +56,7 @@ class ChatStreamReader(BodyReader):
     """Reads one 2xx response body; a `router.providers.base.StreamReader`.
 
     Args:
-        on_error: judges an error that the stream reports. It is given an object whose `error` is
-            never empty: the provider's own object where it has such a field (`{"error": "…",
-            "error_type": "…"}` arrives whole), else what it said, wrapped as `{"error": …}`.
+        on_error: judges an error that the stream reports.
         max_event_bytes: bound on one event of a stream.
         max_body_bytes: bound on a body that is one JSON value.
     """
@@ -69,7 +66,7 @@ class ChatStreamReader(BodyReader):
     def __init__(
         self,
         *,
-        on_error: Callable[[Mapping[str, Any]], Fault],
+        on_error: Judge,
         max_event_bytes: int = MAX_EVENT_BYTES,
         max_body_bytes: int = MAX_BODY_BYTES,
     ) -> None:
