@@ -274,6 +274,14 @@ class _Tapped:
         """The provider's own."""
         return self._provider.classify(status, headers, body)
 
+    def count_request(self, request: ChatRequest) -> UpstreamRequest | None:
+        """The provider's own; a drill counts nothing."""
+        return self._provider.count_request(request)
+
+    def read_count(self, body: bytes) -> int:
+        """The provider's own."""
+        return self._provider.read_count(body)
+
 
 class _Tap:
     """A reader that is overheard."""

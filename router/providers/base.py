@@ -130,6 +130,25 @@ class Provider(Protocol):
         """
         ...
 
+    def count_request(self, request: ChatRequest) -> UpstreamRequest | None:
+        """The HTTP request that counts the tokens of a prompt, or None: the server cannot.
+
+        Args:
+            request: the client's request; its token budget need not be there.
+        """
+        ...
+
+    def read_count(self, body: bytes) -> int:
+        """The number of tokens in a 2xx answer to it.
+
+        Args:
+            body: the answer's, whole.
+
+        Raises:
+            MalformedStream: there is no such number in it.
+        """
+        ...
+
 
 MAX_ERROR_BODY_BYTES = 65_536
 """Bound on what is read of an error response: reasons are short, and a peer may be hostile."""

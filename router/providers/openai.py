@@ -15,6 +15,7 @@ from router.core.continuation import Continuation, ContinuationStyle, Style
 from router.core.conversation import Loss
 from router.core.faults import Fault
 from router.core.request import ChatRequest, Format
+from router.errors import MalformedStream
 from router.providers import continuations
 from router.providers.base import MAX_ERROR_BODY_BYTES, Sent, StreamReader, UpstreamRequest
 from router.providers.classify import Classifier
@@ -117,6 +118,18 @@ class OpenAIProvider:
             body: the first bytes of the body; more than `MAX_ERROR_BODY_BYTES` is not read.
         """
         return self.classifier.response(status, headers, body[:MAX_ERROR_BODY_BYTES])
+
+    def count_request(self, request: ChatRequest) -> UpstreamRequest | None:  # noqa: ARG002
+        """None: chat completions have no such question."""
+        return None
+
+    def read_count(self, body: bytes) -> int:  # noqa: ARG002 - nothing was asked
+        """Never called: nothing asks.
+
+        Raises:
+            MalformedStream: always.
+        """
+        raise MalformedStream("an OpenAI-compatible server counts no tokens")
 
     def _original(self, request: ChatRequest) -> dict[str, Any]:
         rename = self.family.rename

@@ -17,6 +17,7 @@ from router.core.faults import FaultKind, Verdict
 from router.core.request import ChatRequest
 from router.providers import continuations, http, openai
 from router.providers.make import make_provider
+from router.providers.nudge import TAIL_CHARS, nudge
 from router.providers.openai import OpenAIProvider
 from router.providers.registry import FAMILIES, PREFILL_STYLES
 from router.providers.resolve import ContinuationOverrides
@@ -370,7 +371,7 @@ def test_guided_decoding_counts_as_a_schema() -> None:
     ],
 )
 def test_the_nudge_says_where_the_text_stops(prefix: str, in_fence: str | None, where: str) -> None:
-    assert f"It stops {where}." in continuations.nudge(prefix, in_fence=in_fence)
+    assert f"It stops {where}." in nudge(prefix, in_fence=in_fence)
 
 
 def test_the_nudge_of_a_structured_answer() -> None:
@@ -381,9 +382,9 @@ def test_the_nudge_of_a_structured_answer() -> None:
 
 @given(st.text(min_size=1, max_size=300))
 def test_the_nudge_quotes_the_tail_exactly_and_is_short(prefix: str) -> None:
-    text = continuations.nudge(prefix, in_fence=None)
+    text = nudge(prefix, in_fence=None)
     quoted, _ = json.JSONDecoder().raw_decode(text, text.index('"'))
-    assert quoted == prefix[-continuations.TAIL_CHARS :]
+    assert quoted == prefix[-TAIL_CHARS:]
     assert len(text) < 1_500
 
 
