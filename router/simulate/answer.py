@@ -71,13 +71,13 @@ class Conduct:
         prefix: name of a behaviour (`BEHAVIOURS`, or `refuse`) for an assistant tail.
         instruct: the same for an assistant message with a nudge after it; None does as `prefix`
             says, or continues where `prefix` refuses.
-        refusal: key of `REFUSALS`, or the wording itself.
+        refusal: key of `REFUSALS`, or the wording itself; "" is the format's own.
         accepts: styles of assistant tail that are taken; any other is refused. None takes all.
     """
 
     prefix: str = "continue"
     instruct: str | None = None
-    refusal: str = "anthropic"
+    refusal: str = ""
     accepts: frozenset[Style] | None = None
 
     def __post_init__(self) -> None:
@@ -117,6 +117,15 @@ class Ask:
         choices: how many answers.
         structured: a JSON document is wanted.
         prefix: the assistant text to continue, if the request ends with one.
+        messages: how many messages it holds.
+        tools: names of the tools that it offers.
+        thinking: reasoning is switched on, or off (none is said then); None: nothing is said of it.
+        hides_thinking: of the reasoning only the signature is wanted.
+        whole_calls: the format has no pieces of a tool call.
+        counts: only the size of the prompt is asked for.
+        cached_tokens: of the prompt, what is reported as read from a cache.
+        refusal: key of `REFUSALS`: the format's own words.
+        takes_prefix: the model that is named can continue an assistant tail at all.
     """
 
     model: str = ""
@@ -128,6 +137,15 @@ class Ask:
     choices: int = 1
     structured: bool = False
     prefix: Prefix | None = None
+    messages: int = 0
+    tools: tuple[str, ...] = ()
+    thinking: bool | None = None
+    hides_thinking: bool = False
+    whole_calls: bool = False
+    counts: bool = False
+    cached_tokens: int = 0
+    refusal: str = "anthropic"
+    takes_prefix: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +155,7 @@ class Answer:
     Args:
         pieces: in order; joined texts are exact.
         reason: why it ends.
+        matched: the stop sequence that ended it, or "".
         prompt_tokens: for the usage report.
         choices: how many choices the pieces are spread over.
         behaviour: what was done with a prefix, or "" if there was none.
@@ -146,6 +165,7 @@ class Answer:
 
     pieces: tuple[Piece, ...] = ()
     reason: FinishReason = "stop"
+    matched: str = ""
     prompt_tokens: int = 0
     choices: int = 1
     behaviour: str = ""
@@ -168,14 +188,17 @@ def compose(ask: Ask, script: Script, conduct: Conduct) -> Answer:
     Returns:
         The answer, or a refusal of the prefix.
     """
+    if ask.counts:
+        return Answer(prompt_tokens=ask.prompt_tokens)
     source = script.json_text if ask.structured and script.json_text is not None else script.text
     prefix = ask.prefix
     if prefix is None or not wants_rest(prefix, source, script.other_text):
         return _answer(ask, source, script)
     behaviour = conduct.behaviour(prefix.style)
-    if behaviour == "refuse":
-        refusal = REFUSALS.get(conduct.refusal, conduct.refusal)
-        return Answer(behaviour=behaviour, refused=refusal)
+    if behaviour == "refuse" or not (ask.takes_prefix or prefix.style is Style.INSTRUCT):
+        words = conduct.refusal or ask.refusal
+        refusal = REFUSALS.get(words, words)
+        return Answer(behaviour="refuse", refused=refusal)
     place = locate(prefix.text, source, script.other_text)
     said = source
     if place is not None:
@@ -188,18 +211,20 @@ def _answer(
     ask: Ask, text: str, script: Script, *, behaviour: str = "", found: bool | None = None
 ) -> Answer:
     native = ask.prefix is not None and behaviour and ask.prefix.style is not Style.INSTRUCT
-    said = _stopped(text, ask.stop)
-    spoken: list[Piece] = [] if native else [Reasoning(t) for t in tokenize(script.reasoning)]
+    silent = native or ask.thinking is False
+    said, matched = _stopped(text, ask.stop)
+    spoken: list[Piece] = [] if silent else [Reasoning(t) for t in tokenize(script.reasoning)]
     spoken += [Text(token) for token in tokenize(said)]
-    calls = [piece for call in script.tool_calls for piece in _call_pieces(call)]
+    calls = [piece for call in script.tool_calls for piece in _call_pieces(call, ask)]
     finish: FinishReason = "tool_calls" if calls else "stop"
-    if said != text:
+    if matched:
         calls, finish = [], "stop"
     if ask.max_tokens is not None and len(spoken) > ask.max_tokens:
-        spoken, calls, finish = spoken[: ask.max_tokens], [], "length"
+        spoken, calls, finish, matched = spoken[: ask.max_tokens], [], "length", ""
     return Answer(
         pieces=_spread([*spoken, *calls], ask.choices),
         reason=finish,
+        matched=matched,
         prompt_tokens=ask.prompt_tokens,
         choices=ask.choices,
         behaviour=behaviour,
@@ -207,13 +232,19 @@ def _answer(
     )
 
 
-def _stopped(text: str, stop: Sequence[str]) -> str:
-    ends = [at for word in stop if word and (at := text.find(word)) >= 0]
-    return text[: min(ends)] if ends else text
+def _stopped(text: str, stop: Sequence[str]) -> tuple[str, str]:
+    """The text up to the first stop sequence, and which one that was."""
+    ends = [(at, word) for word in stop if word and (at := text.find(word)) >= 0]
+    if not ends:
+        return text, ""
+    at, word = min(ends)
+    return text[:at], word
 
 
-def _call_pieces(call: ToolCall) -> list[Piece]:
-    """A call as OpenAI streams it: id and name first, then the arguments token by token."""
+def _call_pieces(call: ToolCall, ask: Ask) -> list[Piece]:
+    """A call: id and name first, then the arguments token by token; or all of it at once."""
+    if ask.whole_calls:
+        return [call]
     opening = ToolCall(index=call.index, id=call.id, name=call.name, legacy=call.legacy)
     return [
         opening,

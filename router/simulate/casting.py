@@ -139,15 +139,14 @@ class Casting:
     def scene(self, request: HttpRequest, wire: Wire, writer: asyncio.StreamWriter) -> Scene:
         """What this request gets; a request that cannot be read gets a 400."""
         body = _object(request.body)
-        named = body.get("model")
-        model, _, suffix = (named if isinstance(named, str) else "").partition("!")
+        model, _, suffix = wire.model(request, body).partition("!")
         record = self._record(request, body, model)
         outlet = Outlet(writer, framing="close" if request.old else self._manner.framing)
         bare = self._bare(record, wire, outlet)
         try:
             header = request.headers.get(DIRECTIVES_HEADER, "")
             orders = self._plan.orders(record.facts.number, suffix, header)
-            return self._cast(bare, orders, self._fault(orders, request))
+            return self._cast(bare, request, orders, self._fault(orders, wire.key(request)))
         except (ValueError, TypeError, AttributeError) as error:
             return replace(
                 bare, fault=FaultSpec(kind=Misdeed.STATUS, status=400, message=str(error))
@@ -157,11 +156,12 @@ class Casting:
         facts = RequestRecord(
             number=self._journal.count,
             path=request.path,
+            query=request.query,
             headers=request.headers,
+            raw=request.body,
             body=body,
             received_at=self._clock(),
             model=model,
-            stream=bool(body.get("stream")),
         )
         record = LiveRecord(facts=facts, clock=self._clock, journal=self._journal)
         self._journal.add(record)
@@ -185,12 +185,18 @@ class Casting:
             started=facts.received_at,
         )
 
-    def _cast(self, bare: Scene, orders: Directives, fault: FaultSpec | None) -> Scene:
+    def _cast(
+        self, bare: Scene, request: HttpRequest, orders: Directives, fault: FaultSpec | None
+    ) -> Scene:
         manner, facts = self._manner, bare.record.facts
-        asked = bare.wire.ask(facts.body)
+        asked = bare.wire.ask(request, facts.body)
         answer = compose(asked, manner.script, self._conduct(orders))
         prefix = asked.prefix if answer.behaviour else None
         bare.record.note(
+            stream=asked.stream,
+            messages=asked.messages,
+            tools=asked.tools,
+            thinking=asked.thinking,
             fault=fault.kind if fault else None,
             style=prefix.style if prefix else None,
             prefix=prefix.text if prefix else "",
@@ -214,9 +220,9 @@ class Casting:
             raw=self._scripted(facts.number),
         )
 
-    def _fault(self, orders: Directives, request: HttpRequest) -> FaultSpec | None:
+    def _fault(self, orders: Directives, given: str) -> FaultSpec | None:
         key = self._manner.api_key
-        if key is not None and not _has_key(request, key):
+        if key is not None and not hmac.compare_digest(given.encode(), key.encode()):
             return ALIASES["unauthorized"]
         return self._plan.strike(orders.faults, self._clock() - self.started)
 
@@ -267,8 +273,3 @@ def _object(body: bytes) -> dict[str, Any]:
     except msgspec.DecodeError:
         return {}
     return value if isinstance(value, dict) else {}
-
-
-def _has_key(request: HttpRequest, key: str) -> bool:
-    given = request.headers.get("authorization", "").removeprefix("Bearer ")
-    return hmac.compare_digest(given.encode(), key.encode())

@@ -76,8 +76,9 @@ def _add_manner(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--refusal",
-        default="anthropic",
-        help=f"wording of a refused prefix: {', '.join(REFUSALS)}, or any text",
+        default="",
+        help="wording of a refused prefix, where it is not the format's own: "
+        f"{', '.join(REFUSALS)}, or any text",
     )
     group.add_argument(
         "--behave",

@@ -8,11 +8,12 @@ from typing import Any, Protocol
 
 from router.simulate.answer import Answer, Ask, Piece
 from router.simulate.faults import FaultSpec
+from router.simulate.intake import HttpRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """Shapes of a healthy stream.
+    """Shapes of a healthy stream. One that a format cannot have changes nothing there.
 
     Args:
         line_end: of every line: "\\n", "\\r\\n" or "\\r".
@@ -29,6 +30,7 @@ class Dialect:
         no_usage: no usage even if asked for.
         text_in_finish: the last piece comes in the chunk with the finish.
         finish_twice: the finish comes in two chunks.
+        bare_finish: the finish comes without `delta` (`content`).
         finish_word: what the server calls a `stop`, such as `eos`.
         ascii_json: everything beyond ASCII is escaped.
         reasoning_field: name of the delta's field for reasoning.
@@ -48,6 +50,7 @@ class Dialect:
     no_usage: bool = False
     text_in_finish: bool = False
     finish_twice: bool = False
+    bare_finish: bool = False
     finish_word: str = "stop"
     ascii_json: bool = False
     reasoning_field: str = "reasoning_content"
@@ -109,7 +112,7 @@ class Encoder(Protocol):
         ...
 
     def done(self) -> bytes:
-        """The terminal marker."""
+        """The terminal marker; empty where the format has none."""
         ...
 
     def broken(self, piece: Piece | None) -> bytes:
@@ -125,12 +128,27 @@ class Encoder(Protocol):
         ...
 
     def alive(self, form: str) -> bytes:
-        """A sign of life without content: `comment`, `empty` or `role`."""
+        """A sign of life without content: `comment`, `empty`, `role`, or "", the usual one."""
         ...
 
     def whole(self, answer: Answer) -> bytes:
         """The answer as one document."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """An error response.
+
+    Args:
+        status: HTTP status.
+        body: JSON.
+        headers: beside those that every response has.
+    """
+
+    status: int
+    body: bytes
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 class Wire(Protocol):
@@ -139,11 +157,19 @@ class Wire(Protocol):
     A format to come implements this and `Encoder`, and gets a line in the server's table `WIRES`.
     """
 
-    def ask(self, body: Mapping[str, Any]) -> Ask:
+    def model(self, request: HttpRequest, body: Mapping[str, Any]) -> str:
+        """The model's name as it was asked for, directives and all."""
+        ...
+
+    def key(self, request: HttpRequest) -> str:
+        """The credential that came with the request, or ""."""
+        ...
+
+    def ask(self, request: HttpRequest, body: Mapping[str, Any]) -> Ask:
         """Read a request.
 
         Raises:
-            ValueError: the request is wrong; the message says why.
+            ValueError: the request is wrong; the message says why, in the vendor's words.
         """
         ...
 
@@ -158,6 +184,6 @@ class Wire(Protocol):
         """
         ...
 
-    def error_body(self, fault: FaultSpec) -> bytes:
-        """The body of an error response."""
+    def rejection(self, fault: FaultSpec) -> Rejection:
+        """An error response, in the vendor's shape and words."""
         ...

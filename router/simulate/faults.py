@@ -5,13 +5,14 @@
 
 `cut@40` cuts after 40 tokens; `status=429,retry_after=2,times=1` is a 429 once; values may be
 percent-encoded. The same language serves the command line, a model name (`sim-model!cut@40`; there
-`!` separates) and the header `x-simulate`.
+`!` separates) and the header `x-simulate`. It knows no wire format: each one shows a misdeed in its
+own shape.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
@@ -43,7 +44,11 @@ class Misdeed(StrEnum):
     JSON = "json"
     """The whole completion as JSON; `content_type` lies about it."""
     DONE_ONLY = "done_only"
-    """Nothing but the terminal marker."""
+    """Nothing but the terminal marker, where the format has one."""
+    EMPTY = "empty"
+    """An answer without anything in it, which ends as if it were one."""
+    FILTERED = "filtered"
+    """A filter ends the answer after N pieces, or (no N) before the first; the status is 200."""
     # in the stream
     CUT = "cut"
     """FIN without the end of the body."""
@@ -68,9 +73,9 @@ class Misdeed(StrEnum):
     NO_FINISH = "no_finish"
     """A clean end of the body; without N after the last piece."""
     DONE_EARLY = "done_early"
-    """The terminal marker without a finish."""
+    """The terminal marker without a finish; as `no_finish` where the format has no marker."""
     FINISH_ERROR = "finish_error"
-    """A finish whose reason is `reason`, by default `error`."""
+    """A finish whose reason is `reason`, by default `error` or what the format has for it."""
     # at the end
     NO_DONE = "no_done"
     """No terminal marker after the finish."""
@@ -86,8 +91,9 @@ class Misdeed(StrEnum):
 
 
 ERROR_FORMS: Final = ("object", "choices", "event", "string", "field", "flat")
-"""Shapes of an error in a stream: OpenAI's, with empty `choices`, after `event: error`, a bare
-string, llama.cpp's `error:` field, TGI's flat object."""
+"""Shapes of an error in a stream, beside the format's own (no form): the bare object, with empty
+`choices` (`candidates`), after `event: error`, a string, llama.cpp's `error:` field, TGI's flat
+object."""
 
 DEFAULT_BIG_LINE_BYTES = 100_000_000
 
@@ -117,6 +123,7 @@ class FaultSpec:
         every_s: seconds between two signs of life.
         size_bytes: length of a big line.
         delta: bytes that a wrong length is off by.
+        alias: the common error response that this is; each format has its own words for it.
     """
 
     kind: Misdeed
@@ -139,6 +146,7 @@ class FaultSpec:
     every_s: float = 1.0
     size_bytes: int = DEFAULT_BIG_LINE_BYTES
     delta: int = 1_000
+    alias: str = ""
 
     def applies(self, use: int, elapsed_s: float) -> bool:
         """Whether it strikes.
@@ -176,6 +184,7 @@ class Directives:
 ALIASES: Final[Mapping[str, FaultSpec]] = {
     "rate_limit": FaultSpec(
         kind=Misdeed.STATUS,
+        alias="rate_limit",
         status=429,
         type="rate_limit_error",
         code="rate_limit_exceeded",
@@ -183,6 +192,7 @@ ALIASES: Final[Mapping[str, FaultSpec]] = {
     ),
     "context_length": FaultSpec(
         kind=Misdeed.STATUS,
+        alias="context_length",
         status=400,
         type="invalid_request_error",
         code="context_length_exceeded",
@@ -191,6 +201,7 @@ ALIASES: Final[Mapping[str, FaultSpec]] = {
     ),
     "content_policy": FaultSpec(
         kind=Misdeed.STATUS,
+        alias="content_policy",
         status=400,
         type="invalid_request_error",
         code="content_policy_violation",
@@ -198,6 +209,7 @@ ALIASES: Final[Mapping[str, FaultSpec]] = {
     ),
     "unauthorized": FaultSpec(
         kind=Misdeed.STATUS,
+        alias="unauthorized",
         status=401,
         type="invalid_request_error",
         code="invalid_api_key",
@@ -205,13 +217,29 @@ ALIASES: Final[Mapping[str, FaultSpec]] = {
     ),
     "no_model": FaultSpec(
         kind=Misdeed.STATUS,
+        alias="no_model",
         status=404,
         type="invalid_request_error",
         code="model_not_found",
         message="The model does not exist.",
     ),
 }
-"""Names for common error responses."""
+"""Names for common error responses, in the words of OpenAI."""
+
+
+def in_words(fault: FaultSpec, words: Mapping[str, FaultSpec]) -> FaultSpec:
+    """A common error response in a format's own words; what a directive has changed stays.
+
+    Args:
+        fault: any fault.
+        words: alias to the format's own version of it.
+    """
+    theirs, mine = ALIASES.get(fault.alias), words.get(fault.alias)
+    if theirs is None or mine is None:
+        return fault
+    names = [field.name for field in fields(FaultSpec)]
+    own = {n: getattr(mine, n) for n in names if getattr(fault, n) == getattr(theirs, n)}
+    return replace(fault, **own)
 
 
 def _window(value: str) -> tuple[int, int]:

@@ -33,7 +33,8 @@ class HttpRequest:
 
     Args:
         method: such as "POST".
-        path: of the target, without its query.
+        path: of the target, without its query, percent-encoded as it came.
+        query: of the target, without its question mark.
         headers: names in lower case; the last of equal names counts.
         body: whole.
         keep_alive: the client may send another one on this connection.
@@ -46,6 +47,7 @@ class HttpRequest:
     body: bytes
     keep_alive: bool
     old: bool
+    query: str = ""
 
 
 class Intake:
@@ -121,6 +123,7 @@ def _request(head: h11.Request, body: bytes) -> HttpRequest:
     return HttpRequest(
         method=head.method.decode(),
         path=target.partition("?")[0],
+        query=target.partition("?")[2],
         headers=headers,
         body=body,
         keep_alive=not old and "close" not in headers.get("connection", "").lower(),

@@ -1,9 +1,10 @@
-"""How to fail: every misdeed is one function in one of four tables, by where it strikes."""
+"""How to fail: every misdeed is one function in one of five tables, by where it strikes."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from router.simulate.answer import Answer
@@ -36,12 +37,12 @@ async def silence(for_s: float | None, scene: Scene) -> None:
 
 async def reject(scene: Scene, fault: FaultSpec) -> Ended:
     """An error response."""
-    body = scene.wire.error_body(fault)
-    extra = [("Retry-After", fault.retry_after)] if fault.retry_after else []
+    rejection = scene.wire.rejection(fault)
+    extra, body = [*rejection.headers], rejection.body
     if fault.header:
         name, _, value = fault.header.partition(":")
         extra.append((name.strip(), value.strip()))
-    await scene.head(fault.status, JSON_TYPE, extra=tuple(extra), length=len(body))
+    await scene.head(rejection.status, JSON_TYPE, extra=tuple(extra), length=len(body))
     return await scene.end(body, Ended.REJECTED)
 
 
@@ -190,6 +191,22 @@ async def _end_stall(scene: Scene) -> Ended:
     await silence(None, scene)
     return scene.fin()
 
+
+def _empty(answer: Answer, _fault: FaultSpec) -> Answer:
+    return replace(answer, pieces=(), reason="stop", matched="")
+
+
+def _filtered(answer: Answer, fault: FaultSpec) -> Answer:
+    return replace(
+        answer, pieces=answer.pieces[: fault.at or 0], reason="content_filter", matched=""
+    )
+
+
+ALTERED: Final[Mapping[Misdeed, Callable[[Answer, FaultSpec], Answer]]] = {
+    Misdeed.EMPTY: _empty,
+    Misdeed.FILTERED: _filtered,
+}
+"""Misdeeds of the model rather than of the server: what is said is another answer."""
 
 Before: TypeAlias = Callable[[Scene, FaultSpec], Awaitable[Ended]]
 Midst: TypeAlias = Callable[[Scene, FaultSpec, int], Awaitable[Ended | int]]

@@ -5,7 +5,6 @@ Written apart from `wire/`, so that a mistake there is not repeated here and the
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -14,9 +13,11 @@ import msgspec
 from router.core.continuation import Style
 from router.core.events import Reasoning, Text, ToolCall
 from router.simulate.answer import Answer, Ask, Piece
-from router.simulate.dialect import Dialect
+from router.simulate.dialect import Dialect, Rejection
 from router.simulate.faults import FaultSpec
-from router.simulate.prefix import Prefix
+from router.simulate.intake import HttpRequest
+from router.simulate.prefix import Prefix, Said, asked_prefix
+from router.simulate.sse import EventStream, encoded
 from router.simulate.text import tokenize
 
 CREATED: Final = 1_700_000_000
@@ -33,7 +34,15 @@ _STATUS_TYPES = {
 class OpenAIWire:
     """The format of `/v1/chat/completions`."""
 
-    def ask(self, body: Mapping[str, Any]) -> Ask:
+    def model(self, _request: HttpRequest, body: Mapping[str, Any]) -> str:
+        """As the body says."""
+        return named(body)
+
+    def key(self, request: HttpRequest) -> str:
+        """The bearer token."""
+        return bearer(request)
+
+    def ask(self, _request: HttpRequest, body: Mapping[str, Any]) -> Ask:
         """Read a request; raises ValueError for a wrong one."""
         messages = body.get("messages")
         if not isinstance(messages, list) or not messages:
@@ -43,7 +52,7 @@ class OpenAIWire:
         options = body.get("stream_options") or {}
         stop = body.get("stop") or ()
         return Ask(
-            model=str(body.get("model", "")),
+            model=named(body),
             stream=bool(body.get("stream")),
             include_usage=bool(options.get("include_usage")),
             prompt_tokens=sum(_size(message) for message in messages),
@@ -52,15 +61,48 @@ class OpenAIWire:
             choices=body.get("n") or 1,
             structured=(body.get("response_format") or {}).get("type", "text") != "text",
             prefix=_prefix(body, messages),
+            messages=len(messages),
+            tools=tuple(map(_tool_name, body.get("tools") or ())),
+            thinking=_thinking(body),
         )
 
     def encoder(self, ask: Ask, dialect: Dialect, *, model: str, number: int) -> OpenAIEncoder:
         """An encoder of one answer."""
         return OpenAIEncoder(ask, dialect, model=model, number=number)
 
-    def error_body(self, fault: FaultSpec) -> bytes:
+    def rejection(self, fault: FaultSpec) -> Rejection:
         """OpenAI's error object."""
-        return msgspec.json.encode({"error": _error(fault)})
+        headers = (("Retry-After", fault.retry_after),) if fault.retry_after else ()
+        body = msgspec.json.encode({"error": _error(fault)})
+        return Rejection(status=fault.status, body=body, headers=headers)
+
+
+def named(body: Mapping[str, Any]) -> str:
+    """The field `model`, or "" if it is no text."""
+    name = body.get("model")
+    return name if isinstance(name, str) else ""
+
+
+def bearer(request: HttpRequest) -> str:
+    """The bearer token, or ""."""
+    return request.headers.get("authorization", "").removeprefix("Bearer ")
+
+
+def _tool_name(tool: Mapping[str, Any]) -> str:
+    inner = tool.get(str(tool.get("type"))) or {}
+    return str(inner.get("name", ""))
+
+
+def _thinking(body: Mapping[str, Any]) -> bool | None:
+    """Whether reasoning is on, in the words of DeepSeek, Qwen, the chat templates, OpenAI."""
+    told = body.get("thinking")
+    if isinstance(told, dict):
+        return told.get("type") != "disabled"
+    for place in (body, body.get("chat_template_kwargs") or {}):
+        if isinstance(told := place.get("enable_thinking"), bool):
+            return told
+    effort = body.get("reasoning_effort")
+    return None if effort is None else effort != "none"
 
 
 def _size(message: Mapping[str, Any]) -> int:
@@ -82,14 +124,12 @@ def _prefix(body: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]) -> P
         raise ValueError(
             "Cannot set both `continue_final_message` and `add_generation_prompt` to True."
         )
-    last = messages[-1]
-    if last["role"] == "assistant":
-        text, style = _content(last), _style(last, final=final)
-        return Prefix(text=text, style=style) if text else None
-    if last["role"] == "user" and len(messages) > 1 and messages[-2]["role"] == "assistant":
-        text = _content(messages[-2])
-        return Prefix(text=text, style=Style.INSTRUCT, nudge=_content(last)) if text else None
-    return None
+    return asked_prefix(list(map(_said, messages)), _style(messages[-1], final=final))
+
+
+def _said(message: Mapping[str, Any]) -> Said:
+    role = message["role"]
+    return Said(role=role if role in {"assistant", "user"} else "other", text=_content(message))
 
 
 def _style(message: Mapping[str, Any], *, final: bool) -> Style:
@@ -128,23 +168,20 @@ class OpenAIEncoder:
             "created": CREATED,
             "model": model,
         }
-        end = dialect.line_end.encode()
-        self._data = b"data:" if dialect.no_space else b"data: "
-        self._end = end + end
-        self._chunks = 0
+        self._out = EventStream(dialect)
         self._sent = 0
 
     @property
     def content_type(self) -> str:
         """As most servers put it."""
-        return "text/event-stream; charset=utf-8"
+        return self._out.content_type
 
     def opening(self) -> bytes:
         """The role delta of every choice, and what quirks put before it."""
         dialect = self._dialect
-        out = "\ufeff".encode() if dialect.bom else b""
+        out = self._out.start()
         if dialect.azure_first:
-            out += self._event(self._frame | {"choices": [], "prompt_filter_results": []})
+            out += self._out.event(self._frame | {"choices": [], "prompt_filter_results": []})
         if not dialect.no_role:
             for choice in range(self._ask.choices):
                 delta = {"role": "assistant", "content": ""}
@@ -154,12 +191,7 @@ class OpenAIEncoder:
     def pieces(self, pieces: tuple[Piece, ...]) -> bytes:
         """One chunk with one delta."""
         self._sent += len(pieces)
-        out = self._chunk([_choice(pieces[0].choice, self._delta(pieces))])
-        self._chunks += 1
-        every = self._dialect.comment_every
-        if every and self._chunks % every == 0:
-            out += self.alive("comment")
-        return out
+        return self._chunk([_choice(pieces[0].choice, self._delta(pieces))]) + self._out.beat()
 
     def ending(self, answer: Answer, last: tuple[Piece, ...]) -> bytes:
         """A finish per choice, then the usage if it was asked for."""
@@ -169,23 +201,28 @@ class OpenAIEncoder:
         for _ in range(2 if self._dialect.finish_twice else 1):
             for choice in range(answer.choices):
                 mine = tuple(piece for piece in last if piece.choice == choice)
-                out += self._chunk([_choice(choice, self._delta(mine) if mine else {}, word)])
+                out += self._chunk([self._finish(choice, mine, word)])
                 last = tuple(piece for piece in last if piece.choice != choice)
         if self._ask.include_usage and not self._dialect.no_usage:
-            out += self._event(self._frame | {"choices": [], "usage": self._usage()})
+            out += self._out.event(self._frame | {"choices": [], "usage": self._usage()})
         return out
+
+    def _finish(self, choice: int, held: tuple[Piece, ...], word: str) -> dict[str, Any]:
+        finish = _choice(choice, self._delta(held) if held else {}, word)
+        if self._dialect.bare_finish and not held:
+            del finish["delta"]
+        return finish
 
     def done(self) -> bytes:
         """`[DONE]`."""
-        return self._data + b"[DONE]" + self._end
+        return self._out.text(b"[DONE]")
 
     def broken(self, piece: Piece | None) -> bytes:
         """A chunk that lost its second half."""
         delta = self._delta((piece,)) if piece is not None else {}
         if piece is not None:
             self._sent += 1
-        text = self._json(self._frame | {"choices": [_choice(0, delta)]})
-        return self._data + text[: -len(text) // 4] + self._end
+        return self._out.cut(self._frame | {"choices": [_choice(0, delta)]})
 
     def error(self, fault: FaultSpec) -> bytes:
         """An error, in one of `ERROR_FORMS`."""
@@ -195,12 +232,10 @@ class OpenAIEncoder:
             "string": {"error": error["message"]},
             "flat": {"error": error["message"], "error_type": error["type"]},
         }
-        event = self._event(forms.get(fault.form, {"error": error}))
-        if fault.form == "event":
-            return b"event: error" + self._dialect.line_end.encode() + event
         if fault.form == "field":
-            return b"error: " + self._json(error) + self._end
-        return event
+            return self._out.field("error", error)
+        name = "error" if fault.form == "event" else ""
+        return self._out.event(forms.get(fault.form, {"error": error}), name)
 
     def finish_error(self, reason: str) -> bytes:
         """A finish chunk whose reason is a failure."""
@@ -211,14 +246,14 @@ class OpenAIEncoder:
         deltas = {"empty": {"content": ""}, "role": {"role": "assistant", "content": ""}}
         if form in deltas:
             return self._chunk([_choice(0, deltas[form])])
-        return b": keep-alive" + self._end
+        return self._out.comment()
 
     def whole(self, answer: Answer) -> bytes:
         """One `chat.completion`."""
         self._sent = len(answer.pieces)
         choices = [_whole(answer, choice, self._field) for choice in range(answer.choices)]
         frame = self._frame | {"object": "chat.completion"}
-        return self._json(frame | {"choices": choices, "usage": self._usage()})
+        return encoded(frame | {"choices": choices, "usage": self._usage()}, self._dialect)
 
     @property
     def _field(self) -> str:
@@ -242,15 +277,7 @@ class OpenAIEncoder:
             chunk["usage"] = self._usage()
         elif dialect.usage_null:
             chunk["usage"] = None
-        return self._event(chunk)
-
-    def _event(self, value: dict[str, Any]) -> bytes:
-        return self._data + self._json(value) + self._end
-
-    def _json(self, value: dict[str, Any]) -> bytes:
-        if self._dialect.ascii_json:
-            return json.dumps(value).encode()
-        return msgspec.json.encode(value)
+        return self._out.event(chunk)
 
     def _usage(self) -> dict[str, int]:
         prompt, completion = self._ask.prompt_tokens, self._sent

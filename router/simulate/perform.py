@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from router.core.events import ToolCall
 from router.simulate.answer import Piece
 from router.simulate.faults import FaultSpec, Misdeed
-from router.simulate.misdeeds import AT_LIMIT, BEFORE, END, JSON_TYPE, MIDST, place, reject
+from router.simulate.misdeeds import (
+    ALTERED,
+    AT_LIMIT,
+    BEFORE,
+    END,
+    JSON_TYPE,
+    MIDST,
+    place,
+    reject,
+)
 from router.simulate.records import Ended
 from router.simulate.scene import RawAnswer, Scene
 from router.simulate.transport import BodyLimit
@@ -32,6 +43,8 @@ async def _play(scene: Scene) -> Ended:
         return await reject(scene, refusal)
     if scene.raw is not None:
         return await _raw(scene, scene.raw)
+    if fault is not None and fault.kind in ALTERED:
+        scene = replace(scene, answer=ALTERED[fault.kind](scene.answer, fault))
     if scene.stream and not scene.is_at(Misdeed.JSON):
         return await _stream(scene)
     return await _blocking(scene)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from router.core.continuation import Style
 
@@ -30,6 +30,39 @@ class Prefix:
     text: str
     style: Style
     nudge: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """One message of a request, as far as a prefix is concerned.
+
+    Args:
+        role: who; `other` for system messages and for the results of tools.
+        text: joined, may be empty.
+    """
+
+    role: Literal["assistant", "user", "other"]
+    text: str
+
+
+def asked_prefix(said: Sequence[Said], style: Style = Style.ASSISTANT_TAIL) -> Prefix | None:
+    """What a request asks to be continued, in whatever format it came.
+
+    Args:
+        said: its messages, at least one.
+        style: how a trailing assistant message says so.
+
+    Returns:
+        The text of a trailing assistant message, or of one with a nudge after it; None if there is
+        no such text.
+    """
+    last = said[-1]
+    if last.role == "assistant":
+        return Prefix(text=last.text, style=style) if last.text else None
+    before = said[-2] if len(said) > 1 else None
+    if last.role == "user" and before is not None and before.role == "assistant" and before.text:
+        return Prefix(text=before.text, style=Style.INSTRUCT, nudge=last.text)
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,10 +39,15 @@ class RequestRecord:
     Args:
         number: from 0, in order of arrival.
         path: of the URL.
+        query: of the URL.
         headers: names in lower case.
+        raw: the body's bytes.
         body: as parsed; empty if it was no JSON object.
         model: the name asked for, without directives.
-        stream: a stream was asked for.
+        stream: a stream was asked for; False while the request is not read.
+        messages: how many messages (turns, contents) it holds, in whatever format.
+        tools: names of the tools that it offers.
+        thinking: it switches reasoning on, or off; None where it says nothing of it.
         received_at: the request was read.
         style: how it asked to continue a prefix, or None.
         prefix: that prefix, or "".
@@ -64,8 +69,13 @@ class RequestRecord:
     headers: Mapping[str, str]
     body: Mapping[str, Any]
     received_at: float
+    query: str = ""
+    raw: bytes = b""
     model: str = ""
     stream: bool = False
+    messages: int = 0
+    tools: tuple[str, ...] = ()
+    thinking: bool | None = None
     style: Style | None = None
     prefix: str = ""
     behaviour: str = ""

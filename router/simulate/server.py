@@ -26,7 +26,8 @@ WAIT_S: Final = 10.0
 """Bound of every wait of a test: a mistake fails, and does not hang."""
 
 WIRES: Final[Mapping[str, Wire]] = {"/chat/completions": OpenAIWire()}
-"""End of the path to wire format; what stands before it (`/v1`, a deployment) does not matter."""
+"""End of the path to wire format; what stands before it (`/v1`, a deployment, a model's name) and
+the query behind it do not matter."""
 
 
 class SimulatedProvider:
@@ -44,7 +45,7 @@ class SimulatedProvider:
         faults: what goes wrong.
         raw: scripted responses, one for all requests or one (or None) per request in turn.
         model: name that answers report; None reports the one asked for.
-        api_key: required as bearer token, unless None.
+        api_key: required, as bearer token or as the format has it, unless None.
         host: address to listen on.
         port: 0 takes a free one.
         framing: how bodies end: `chunked`, or `close` as old servers do it.
@@ -178,7 +179,12 @@ class SimulatedProvider:
     @property
     def base_url(self) -> str:
         """What an OpenAI client takes as its base URL."""
-        return f"http://{self.host}:{self.port}/v1"
+        return f"{self.origin}/v1"
+
+    @property
+    def origin(self) -> str:
+        """What an Anthropic or a Gemini client takes as its base URL."""
+        return f"http://{self.host}:{self.port}"
 
     @property
     def requests(self) -> list[RequestRecord]:

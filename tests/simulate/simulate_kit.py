@@ -13,6 +13,7 @@ from typing import Any, cast
 import h11
 
 from router.simulate import SimulatedProvider
+from router.simulate.intake import HttpRequest
 
 
 @dataclass
@@ -116,6 +117,20 @@ class Caller:
 
 
 USER = {"role": "user", "content": "Tell me everything."}
+
+
+def post(path: str, headers: dict[str, str] | None = None) -> HttpRequest:
+    """The head of a request, for what is read without a socket."""
+    path, _, query = path.partition("?")
+    return HttpRequest(
+        method="POST",
+        path=path,
+        query=query,
+        headers=headers or {},
+        body=b"",
+        keep_alive=True,
+        old=False,
+    )
 
 
 @asynccontextmanager

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from simulate_kit import post
 
 from router.core.continuation import Style
 from router.simulate.answer import Ask, Conduct, Script, compose
@@ -125,7 +126,8 @@ def test_a_conversation_about_something_else_is_no_prefix() -> None:
 
 
 def asked(*messages: dict[str, Any], **fields: object) -> Ask:
-    return OpenAIWire().ask({"messages": [{"role": "user", "content": "Q"}, *messages], **fields})
+    body = {"messages": [{"role": "user", "content": "Q"}, *messages], **fields}
+    return OpenAIWire().ask(post("/v1/chat/completions"), body)
 
 
 HALF = {"role": "assistant", "content": "Half"}

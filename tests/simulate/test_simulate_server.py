@@ -171,6 +171,31 @@ async def test_a_prefix_is_continued_and_remembered() -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("fields", "on"),
+    [
+        ({}, None),
+        ({"thinking": {"type": "disabled"}}, False),
+        ({"thinking": {"type": "enabled"}}, True),
+        ({"enable_thinking": False}, False),
+        ({"chat_template_kwargs": {"enable_thinking": True}}, True),
+        ({"reasoning_effort": "low"}, True),
+        ({"reasoning_effort": "none"}, False),
+    ],
+)
+async def test_what_was_asked_is_remembered(fields: dict[str, Any], on: bool | None) -> None:
+    script = Script(text="So.", reasoning="Hm.")
+    tool = {"type": "function", "function": {"name": "look"}}
+    async with SimulatedProvider(script=script) as provider:
+        reply = await ask(
+            provider, _path="/v1/chat/completions?api-version=1", tools=[tool], **fields
+        )
+        assert (b"reasoning_content" in reply.body) is (on is not False)
+        record = await provider.wait_ended()
+        assert (record.messages, record.tools, record.thinking) == (1, ("look",), on)
+        assert (record.query, json.loads(record.raw)) == ("api-version=1", record.body)
+
+
 async def test_a_prefix_is_refused_in_the_familys_words() -> None:
     async with SimulatedProvider(script=SCRIPT, conduct=Conduct(prefix="refuse")) as provider:
         reply = await ask(provider, messages=[USER, {"role": "assistant", "content": "Dr."}])
@@ -231,6 +256,12 @@ async def test_each_shape_of_a_healthy_stream(words: str, shown: bytes) -> None:
         assert reply.finish == ("eos" if "eos" in words else "stop")
         finishes = [choice for choice in reply.choices if choice["finish_reason"]]
         assert len(finishes) == (2 if words == "finish_twice" else 1)
+
+
+async def test_a_finish_may_be_bare() -> None:
+    async with SimulatedProvider(script=SCRIPT, dialect=parse_dialect("bare_finish")) as provider:
+        last = (await ask(provider)).choices[-1]
+        assert last == {"index": 0, "finish_reason": "stop"}
 
 
 async def healthy_body() -> bytes:
