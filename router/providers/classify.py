@@ -95,6 +95,10 @@ RULES: tuple[Rule, ...] = (
             r"does not support assistant message prefill",  # Anthropic, Bedrock
             r"(?:conversation|messages?) must end with a user message",
             r"cannot end with trailing whitespace",  # Anthropic
+            r"\bprefill\w*\b.{0,80}\b(?:not (?:supported|allowed|compatible)|incompatible)",
+            # Anthropic, of a prefix beside thinking, and of thoughts in a prefix without it.
+            r"final `?assistant`? message must start with a thinking block",
+            r"`?assistant`? message in the final position cannot contain",
             r"requests ending with a model turn",  # Gemini
             r"expected last role user or tool",  # Mistral
             r"last message .{0,60}must be (?:a |from the |from )?\W?user",  # DeepSeek and templates
@@ -163,6 +167,7 @@ RULES: tuple[Rule, ...] = (
             r"\bflagged\b.{0,40}\bmoderation|moderation.{0,80}\bflagged\b",  # OpenRouter
             r"content (?:policy|filter)\w* (?:violation|triggered)",
             r"violat\w+ (?:our|the) (?:usage|content|safety) polic",
+            r"blocked by (?:our )?content filtering",  # Anthropic
         ),
     ),
     # -- The key, the money or the model name --------------------------------------------------
@@ -172,6 +177,7 @@ RULES: tuple[Rule, ...] = (
             "insufficient_quota exceeded_current_quota_error billing_hard_limit_reached "
             "billing_not_active account_deactivated insufficient_balance insufficient_credits "
             "arrearage allocationquota.freetieronly account_suspended billing_error "
+            "enforced_spend_limit_reached "
             "invalid_api_key incorrect_api_key invalid_authentication_error authentication_error "
             "authenticationerror permission_error permission_denied permission_denied_error "
             "unauthenticated unauthorized api_key_invalid access_denied "
@@ -189,7 +195,9 @@ RULES: tuple[Rule, ...] = (
             r"(?:credit balance|balance) is too low",  # Anthropic, at 400
             r"requires? more credits",  # OpenRouter
             r"(?:billing|spend(?:ing)?|usage) (?:hard )?limit (?:has been |was )?reached",
-            r"account (?:is |has been )?(?:suspended|deactivated|not active|disabled)",
+            r"reached your (?:specified )?api usage limits",  # Anthropic, at 400 and 429
+            r"(?:account|organization) (?:is |has been )?(?:suspended|deactivated|disabled)",
+            r"account (?:is )?not active",
             r"(?:incorrect|invalid) api[ -]?key|api[ -]?key (?:is )?(?:not valid|invalid|expired)",
             r"model .{0,120}(?:does not exist|has been decommissioned|is deprecated and)",
             r"model .{0,120}not found|unknown model|invalid model\b",

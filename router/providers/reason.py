@@ -202,10 +202,11 @@ def _read_metadata(reason: Reason, value: object, depth: int) -> None:
         reason.messages[-1] = f"{name}: {reason.messages[-1]}"
 
 
-def _read_details(reason: Reason, value: object, _depth: int) -> None:
-    """Google's: a machine-readable reason and a wait, in a list of typed objects."""
-    if isinstance(value, str):
-        return  # a hint for a person, seldom more than the message
+def _read_details(reason: Reason, value: object, depth: int) -> None:
+    """Google's: a machine-readable reason and a wait, in a list of typed objects. Anthropic's: an
+    object with a code. Text is a hint for a person, seldom more than the message."""
+    if isinstance(value, dict):
+        _read_code(reason, value.get("error_code"), depth)
     for detail in value[:MAX_LIST_ITEMS] if isinstance(value, list) else ():
         if not isinstance(detail, dict):
             continue
