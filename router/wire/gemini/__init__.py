@@ -5,6 +5,7 @@ No client speaks it here, so there is no way in for requests and none out for an
 
 from __future__ import annotations
 
+from router.wire.gemini.conversation import write_conversation
 from router.wire.gemini.reader import GenerateContentReader
 
-__all__ = ["GenerateContentReader"]
+__all__ = ["GenerateContentReader", "write_conversation"]

@@ -1,0 +1,281 @@
+"""Writes a canonical conversation as the body of a `generateContent` request.
+
+https://ai.google.dev/api/generate-content, https://ai.google.dev/api/caching#Content
+
+What differs between models is not decided here (`router/providers/gemini_models.py`): the body says
+all that the client said, in the format's words, and a model may take less of it. Two fields come in
+a form that only that module makes whole: `thinkingConfig`, which says the client's effort or budget
+or both, and `thoughtSignature`, which only some models want.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeAlias
+from urllib.parse import urlsplit
+
+from router.core.conversation import (
+    CallPart,
+    Conversation,
+    Loss,
+    MediaPart,
+    Part,
+    ResultPart,
+    TextPart,
+    Tool,
+    ToolChoice,
+    Turn,
+    Written,
+)
+from router.wire.gemini.settings import write_settings
+from router.wire.jsontext import loads, mend_tree
+
+FOREIGN_SIGNATURE: Final = "skip_thought_signature_validator"
+"""Stands where a call has no signature since another model made it. Gemini 3 answers 400 to a call
+without any; of the two words that its documentation offers, this is the one that Vertex AI knows
+too. https://ai.google.dev/gemini-api/docs/thought-signatures#faqs,
+https://docs.cloud.google.com/vertex-ai/generative-ai/docs/thought-signatures"""
+
+_TOOL_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
+"""https://ai.google.dev/api/caching#FunctionDeclaration"""
+
+_TYPES: Final[Mapping[str, str]] = {
+    "bmp": "image/bmp",
+    "gif": "image/gif",
+    "heic": "image/heic",
+    "heif": "image/heif",
+    "jpeg": "image/jpeg",
+    "jpg": "image/jpeg",
+    "png": "image/png",
+    "webp": "image/webp",
+    "aac": "audio/aac",
+    "aiff": "audio/aiff",
+    "flac": "audio/flac",
+    "mp3": "audio/mp3",
+    "ogg": "audio/ogg",
+    "wav": "audio/wav",
+    "pdf": "application/pdf",
+    "json": "application/json",
+    "css": "text/css",
+    "csv": "text/csv",
+    "html": "text/html",
+    "md": "text/plain",
+    "txt": "text/plain",
+    "xml": "text/xml",
+}
+"""Media types by the end of an address: Gemini must be told, and does not look.
+https://ai.google.dev/gemini-api/docs/file-input-methods"""
+
+_Json: TypeAlias = dict[str, Any]
+
+
+def write_conversation(conversation: Conversation) -> Written:
+    """The body of a request, and what it could not say.
+
+    Turns of one role become one; in a user's, the results of calls come first, since Gemini wants
+    them right behind the calls. Empty texts are left out: it refuses them.
+
+    Args:
+        conversation: what the client asks for.
+
+    Returns:
+        `contents`, `systemInstruction`, `tools`, `toolConfig` and `generationConfig`, those of them
+        that there is something to say in.
+    """
+    losses: list[Loss] = []
+    body: _Json = {"contents": _contents(conversation.turns, losses)}
+    system = [{"text": part.text} for part in conversation.system if part.text]
+    if system:
+        body["systemInstruction"] = {"parts": system}
+    declared = _tools(conversation.tools, losses)
+    if declared:
+        body["tools"] = [{"functionDeclarations": declared}]
+        config = _calling(conversation, {tool["name"] for tool in declared}, losses)
+        if config:
+            body["toolConfig"] = {"functionCallingConfig": config}
+    settings = write_settings(conversation, losses)
+    if settings:
+        body["generationConfig"] = settings
+    if conversation.user:
+        losses.append(
+            Loss(param="user", message="Gemini takes no name of the end user.", hint=True)
+        )
+    return Written(body=body, losses=tuple(losses))
+
+
+# -- Contents --------------------------------------------------------------------------------------
+
+
+def _contents(turns: Iterable[Turn], losses: list[Loss]) -> list[_Json]:
+    contents: list[_Json] = []
+    for turn in turns:
+        parts = list(_turn(turn, losses))
+        role = "model" if turn.role == "assistant" else "user"
+        if not parts:
+            continue
+        if contents and contents[-1]["role"] == role:
+            contents[-1]["parts"] += parts
+        else:
+            contents.append({"role": role, "parts": parts})
+    for content in contents:
+        parts = content["parts"]
+        if content["role"] == "user":
+            parts.sort(key=lambda part: "functionResponse" not in part)
+        else:
+            _sign(parts)
+    return contents
+
+
+def _turn(turn: Turn, losses: list[Loss]) -> Iterable[_Json]:
+    if turn.role == "system":
+        losses.append(
+            Loss(
+                param=turn.where,
+                message="Gemini takes instructions only before the first turn; "
+                "these are sent as the user's words.",
+                hint=True,
+            )
+        )
+    if turn.name:
+        losses.append(
+            Loss(
+                param=f"{turn.where}.name",
+                message="Gemini cannot be told who of several speaks.",
+                hint=True,
+            )
+        )
+    for part in turn.parts:
+        yield from _PARTS[type(part)](part, losses)
+
+
+def _sign(parts: list[_Json]) -> None:
+    """Calls at once share one signature, on the first of them."""
+    call = next((part for part in parts if "functionCall" in part), None)
+    if call is not None:
+        call["thoughtSignature"] = FOREIGN_SIGNATURE
+
+
+def _text(part: TextPart, _losses: list[Loss]) -> Iterable[_Json]:
+    if part.text:
+        yield {"text": part.text}
+
+
+def _media(part: MediaPart, losses: list[Loss]) -> Iterable[_Json]:
+    if part.detail not in ("", "auto"):
+        losses.append(
+            Loss(
+                param=part.where,
+                message="Gemini cannot be told how closely to look at one picture.",
+                hint=True,
+            )
+        )
+    if part.name:
+        losses.append(Loss(param=part.where, message="Gemini takes no name of a file.", hint=True))
+    if part.data:
+        yield {"inlineData": {"mimeType": part.media_type, "data": part.data}}
+        return
+    kind = part.media_type or _TYPES.get(_ending(part.url), "")
+    if not part.url.startswith(("https://", "gs://")):
+        message = "Gemini fetches only what has an address under https or gs."
+    elif not kind:
+        message = "Gemini must be told the media type, and this address does not show it."
+    else:
+        yield {"fileData": {"mimeType": kind, "fileUri": part.url}}
+        return
+    losses.append(Loss(param=part.where, message=message))
+
+
+def _ending(url: str) -> str:
+    return urlsplit(url).path.rpartition(".")[2].lower()
+
+
+def _call(part: CallPart, _losses: list[Loss]) -> Iterable[_Json]:
+    yield {"functionCall": {"id": part.id, "name": part.name, "args": _arguments(part)}}
+
+
+def _arguments(part: CallPart) -> _Json:
+    """As an object; free text stands in one of its own."""
+    if not part.custom:
+        try:
+            value, odd = loads(part.arguments.encode("utf-8", "replace"))
+        except ValueError:
+            value, odd = None, False
+        if isinstance(value, dict):
+            return mend_tree(value) if odd else value
+    return {"input": part.arguments}
+
+
+def _result(part: ResultPart, losses: list[Loss]) -> Iterable[_Json]:
+    """`output` and `error` are the names that Gemini knows; pictures follow as parts of the turn,
+    which every model takes. https://ai.google.dev/api/caching#FunctionResponse"""
+    texts = [one.text for one in part.parts if isinstance(one, TextPart)]
+    said: str | list[str] = texts if len(texts) > 1 else "".join(texts)
+    response = {"error" if part.error else "output": said}
+    yield {"functionResponse": {"id": part.call_id, "name": part.name, "response": response}}
+    for one in part.parts:
+        if isinstance(one, MediaPart):
+            yield from _media(one, losses)
+
+
+_PARTS: Final[Mapping[type[Part], Callable[[Any, list[Loss]], Iterable[_Json]]]] = {
+    TextPart: _text,
+    MediaPart: _media,
+    CallPart: _call,
+    ResultPart: _result,
+}
+
+
+# -- Tools -----------------------------------------------------------------------------------------
+
+
+def _tools(tools: Iterable[Tool], losses: list[Loss]) -> list[_Json]:
+    declared: list[_Json] = []
+    for tool in tools:
+        if tool.custom:
+            losses.append(
+                Loss(param=tool.where, message="Gemini has no tools that take free text.")
+            )
+        elif not _TOOL_NAME.fullmatch(tool.name):
+            losses.append(
+                Loss(
+                    param=f"{tool.where}.name",
+                    message="Gemini takes names of tools that begin with a letter or an underscore "
+                    "and go on with these, digits, dots, colons and dashes, 128 in all.",
+                )
+            )
+        else:
+            declared.append(_declaration(tool))
+    return declared
+
+
+def _declaration(tool: Tool) -> _Json:
+    """The schema as it came: `parametersJsonSchema` takes what `parameters`, which is a subset of
+    OpenAPI's, refuses. https://ai.google.dev/api/caching#FunctionDeclaration"""
+    declaration: _Json = {"name": tool.name}
+    if tool.description:
+        declaration["description"] = tool.description
+    if tool.parameters:
+        declaration["parametersJsonSchema"] = tool.parameters
+    return declaration
+
+
+_MODES: Final[Mapping[str, str]] = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
+
+
+def _calling(conversation: Conversation, names: set[str], losses: list[Loss]) -> _Json:
+    """https://ai.google.dev/api/caching#FunctionCallingConfig"""
+    if conversation.parallel_calls is False:
+        losses.append(
+            Loss(
+                param="parallel_tool_calls",
+                message="Gemini cannot be told to call one tool at a time.",
+            )
+        )
+    choice = conversation.tool_choice or ToolChoice(mode="auto")
+    if choice.mode == "named":
+        named = choice.name in names  # where not, that it is lost was said of the tool
+        return {"mode": "ANY", "allowedFunctionNames": [choice.name]} if named else {}
+    if choice.mode == "auto" and any(tool.strict for tool in conversation.tools):
+        return {"mode": "VALIDATED"}  # AUTO that is held to the schemas
+    return {"mode": _MODES[choice.mode]} if conversation.tool_choice else {}
