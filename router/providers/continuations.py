@@ -14,6 +14,7 @@ from typing import Any
 from router.core.continuation import Continuation, SchemaWithPrefix, Style
 from router.core.request import ChatRequest, Format
 from router.providers import continue_anthropic, continue_openai
+from router.providers.base import Sent
 from router.providers.nudge import nudge
 from router.providers.writing import ContinuationWriter
 
@@ -68,6 +69,19 @@ def sent_prefix(request: ChatRequest, continuation: Continuation) -> str:
     """
     text = WRITERS[request.format].tail_text(request) + continuation.prefix
     return text.rstrip() if continuation.how.rstrip_prefix else text
+
+
+def sent(request: ChatRequest, continuation: Continuation) -> Sent:
+    """What becomes of a continuation, for the splice.
+
+    Args:
+        request: in the target's format.
+        continuation: how, and after what.
+    """
+    style = effective_style(request, continuation)
+    if style is Style.RESTART:
+        return Sent(style=style, prefix=continuation.prefix)
+    return Sent(style=style, prefix=sent_prefix(request, continuation))
 
 
 def apply(

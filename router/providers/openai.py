@@ -96,10 +96,7 @@ class OpenAIProvider:
             request: the client's request.
             continuation: how, and after what.
         """
-        style = continuations.effective_style(request, continuation)
-        if style is Style.RESTART:
-            return Sent(style=style, prefix=continuation.prefix)
-        return Sent(style=style, prefix=continuations.sent_prefix(request, continuation))
+        return continuations.sent(request, continuation)
 
     def reader(self, *, continuing: bool = False) -> StreamReader:  # noqa: ARG002 - all the same
         """A fresh reader for one 2xx response body.

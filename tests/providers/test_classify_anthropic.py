@@ -29,8 +29,8 @@ CASES: list[tuple[int, str, str, Verdict, FaultKind | None]] = [
      "crossed its monthly API usage threshold. You will regain access on 2026-09-01."), A, None),
     (400, INVALID, ("You have reached your specified API usage limits. You will regain access on "
      "2026-04-01 at 00:00 UTC."), A, None),
-    (400, INVALID, ("Your credit balance is too low to access the Anthropic API. Please go to Plans "
-     "& Billing to upgrade or purchase credits."), A, None),
+    (400, INVALID, ("Your credit balance is too low to access the Anthropic API. Please go to "
+     "Plans & Billing to upgrade or purchase credits."), A, None),
     (400, INVALID, "This organization has been disabled.", A, None),
     (402, "billing_error", "There is an issue with your billing.", A, None),
     (401, "authentication_error", "invalid x-api-key", A, None),
@@ -54,8 +54,8 @@ CASES: list[tuple[int, str, str, Verdict, FaultKind | None]] = [
      "found `text`. When `thinking` is enabled, a final `assistant` message must start with a "
      "thinking block (preceeding the lastmost set of `tool_use` and `tool_result` blocks)."), P,
      None),
-    (400, INVALID, ("messages.3.content.0: When thinking is disabled, an `assistant` message in the "
-     "final position cannot contain `thinking`."), P, None),
+    (400, INVALID, ("messages.3.content.0: When thinking is disabled, an `assistant` message in "
+     "the final position cannot contain `thinking`."), P, None),
 ]  # fmt: skip
 
 
