@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from router.core.events import Failed
-from router.core.faults import Fault
+from router.core.faults import Fault, FaultKind
 from router.wire.jsontext import Json, mend_tree
 
 Judge: TypeAlias = Callable[[Mapping[str, Any]], Fault]
 """Judges an error that an answer reports. It is given an object whose `error` is never empty: the
 provider's own object where it has such a field (`{"error": "…", "error_type": "…"}` arrives whole),
 else what it said, wrapped as `{"error": …}`."""
+
+FAILURE_FINISHES: Final = frozenset(
+    {
+        "error",
+        "network_error",
+        "abort",
+        "insufficient_system_resource",
+        "malformed_function_call",
+    }
+)
+"""Words in the place of a reason to stop that say that the answer did not finish. Gemini's filter
+takes a call that the model wrote wrongly out of the answer: `function_call_filter:
+MALFORMED_FUNCTION_CALL`."""
 
 
 def failed(said: Json, on_error: Judge) -> Failed:
@@ -26,6 +39,16 @@ def failed(said: Json, on_error: Judge) -> Failed:
     if not (isinstance(said, dict) and said.get("error")):
         said = {"error": said or "The provider reported an error without a word."}
     return Failed(on_error(said))
+
+
+def unfinished(word: str) -> Failed:
+    """The event for an answer that ended with one of `FAILURE_FINISHES`.
+
+    Args:
+        word: as the provider wrote it.
+    """
+    message = f'The provider ended the answer with the finish reason "{word}".'
+    return Failed(Fault(kind=FaultKind.STREAM_ERROR, code=word, message=message))
 
 
 def says_something(error: Json) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from router.core.failover import RULES, RULES_TEXT, Want
 from router.core.faults import FaultKind, Verdict
 from router.engine import attempt, gaps, health, upstream
-from router.wire.openai.chunks import FAILURE_FINISHES
+from router.wire.reports import FAILURE_FINISHES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "failures.md").read_text("utf-8")
 TABLE = [

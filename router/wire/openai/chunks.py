@@ -24,11 +24,17 @@ from router.core.events import (
     ToolCall,
     Usage,
 )
-from router.core.faults import Fault, FaultKind
 from router.errors import MalformedStream
 from router.wire.jsontext import REPLACEMENT, Json, mend, sew
 from router.wire.openai.toolcalls import ToolCalls
-from router.wire.reports import Judge, failed, is_flat, says_something
+from router.wire.reports import (
+    FAILURE_FINISHES,
+    Judge,
+    failed,
+    is_flat,
+    says_something,
+    unfinished,
+)
 from router.wire.streams import check_depth
 
 MAX_CHOICES = 128
@@ -53,18 +59,6 @@ FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
     "safety": "content_filter",
 }
 """What a provider's word (in lower case) means; a word in neither table is a plain stop."""
-
-FAILURE_FINISHES: Final = frozenset(
-    {
-        "error",
-        "network_error",
-        "abort",
-        "insufficient_system_resource",
-        "malformed_function_call",
-    }
-)
-"""Words under `finish_reason` that say the answer did not finish. Gemini's filter takes a call that
-the model wrote wrongly out of the answer: `function_call_filter: MALFORMED_FUNCTION_CALL`."""
 
 _CALL_REASONS: Final = frozenset({"stop", "tool_calls", "function_call"})
 _KNOWN_DELTA: Final = frozenset(
@@ -279,7 +273,7 @@ class ChunkNormaliser:
             if choice.get("error"):
                 self.report({"error": choice["error"]}, out)
             else:
-                out.append(Failed(_stream_error(raw)))
+                out.append(unfinished(raw))
             return
         reason = FINISH_REASONS.get(word, "stop")
         if reason in _CALL_REASONS:
@@ -331,11 +325,6 @@ class ChunkNormaliser:
             self._take_usage(extension.get("usage"), out)
             if extension.get("error"):
                 self.report({"error": extension["error"]}, out)
-
-
-def _stream_error(word: str) -> Fault:
-    message = f'The provider ended the answer with the finish reason "{word}".'
-    return Fault(kind=FaultKind.STREAM_ERROR, code=word, message=message)
 
 
 def _thinking(value: Json) -> str:
