@@ -100,6 +100,7 @@ RULES: tuple[Rule, ...] = (
             r"final `?assistant`? message must start with a thinking block",
             r"`?assistant`? message in the final position cannot contain",
             r"requests ending with a model turn",  # Gemini
+            r"multiturn requests? ends? with a user role",  # Gemini, older
             r"expected last role user or tool",  # Mistral
             r"last message .{0,60}must be (?:a |from the |from )?\W?user",  # DeepSeek and templates
             r"assistant response prefill",  # llama.cpp
@@ -135,6 +136,7 @@ RULES: tuple[Rule, ...] = (
             r"longer than the (?:model's )?(?:maximum )?context",  # SGLang
             r"(?:prompt|input|request) is too long",  # Anthropic, Fireworks
             r"input token count .{0,40}exceeds the maximum",  # Gemini
+            r"input token count .{0,40}only supports up to",  # Vertex AI
             r"range of input length should be",  # Qwen
             r"exceeded model token limit",  # Kimi
             r"reduce the length of the (?:messages|prompt|input)",  # Groq
@@ -187,6 +189,12 @@ RULES: tuple[Rule, ...] = (
         ),
         status=_4XX,
     ),
+    # A country without a free tier, a project without billing, a user whom Google has shut out.
+    Rule(
+        verdict=Verdict.ACCOUNT,
+        families=frozenset({"gemini"}),
+        words=_words("failed_precondition pup_limited_disabled"),
+    ),
     Rule(
         verdict=Verdict.ACCOUNT,
         status=_4XX,
@@ -194,6 +202,7 @@ RULES: tuple[Rule, ...] = (
             r"insufficient (?:balance|credits?|funds|quota)",
             r"(?:credit balance|balance) is too low",  # Anthropic, at 400
             r"requires? more credits",  # OpenRouter
+            r"prepayment credits are depleted|exceeded its (?:monthly )?spending cap",  # Gemini
             r"(?:billing|spend(?:ing)?|usage) (?:hard )?limit (?:has been |was )?reached",
             r"reached your (?:specified )?api usage limits",  # Anthropic, at 400 and 429
             r"(?:account|organization) (?:is |has been )?(?:suspended|deactivated|disabled)",
