@@ -106,6 +106,8 @@ async def take_over(
         before = record.epoch
         record, writer = await store.takeover(wanted.stream_id, expected_epoch=before)
         facts = facts_of(record)
+        # The one before us may have gone on since we looked, perhaps to a tool call.
+        _check(record, facts, asker, wanted)
     except RecordNotFound:
         _refuse(
             404,

@@ -251,6 +251,7 @@ class Run:
     async def _complete(self, asked: Asked) -> None:
         self._stream.settle()
         await self._stream.begin(asked.meter, asked.target)
+        await self._stream.claim_end(self._stream.finishes[0].reason)
         report = self._report("completed", finish=self._stream.finishes[0].reason)
         await self._sink.finish(self._stream.finishes, report.usage, report)
         self._end_whole(report)

@@ -22,7 +22,7 @@ from router.core.structured import Structured
 from router.core.tokens import tokens_spent
 from router.core.tools import ToolLedger
 from router.engine.attempt import Attempt
-from router.engine.clock import Clock
+from router.engine.clock import Clock, Expired, Watch
 from router.engine.intake import Batch, Intake, Seam
 from router.engine.judge import Judge
 from router.engine.meter import CHARS_PER_TOKEN, Meter
@@ -40,6 +40,11 @@ _NO_FINISH = "the stream ended without a finish"
 
 REASSURE_S = 10.0
 """Silence towards the client, while its provider speaks, after which it gets a sign of life."""
+
+
+CLAIM_S = 0.5
+"""How long the end of a stream that was resumed waits for the store's word that it is still this
+router's to give, in seconds: a client that comes back waits as long for its record."""
 
 
 class Fenced(Exception):
@@ -143,7 +148,7 @@ class Stream:
         self._record: RecordWriter | None = None
         self._record_meta_changed = True
         self._target = self._model = ""  # as the client was told
-        self._gap = ""
+        self._gap = self._finish = ""  # as the record knows them
         self._reading: Attempt | None = None
         self.fenced = False
         """Another router has taken the stream over."""
@@ -449,7 +454,37 @@ class Stream:
         rest = len(self.machine.fragment)
         if rest:
             self._commit(rest)
-        self._note_facts(finish)
+        if finish != self._finish:
+            self._note_facts(finish)
+
+    async def claim_end(self, finish: str) -> None:
+        """The answer is whole, and the client not yet told: is that for this router to do?
+
+        A client, or a proxy before it, may come back twice at once. The one that is taken over last
+        goes on, and the other one learns that only when it next writes to the record, which may be
+        too late. So a stream that was resumed writes down first that it is whole: whoever takes it
+        over after that gives out what is there, and asks nobody; and if one has done so before, it
+        is that one's to end. A store that does not answer in time does not hold up the end.
+
+        Args:
+            finish: how it ended.
+
+        Raises:
+            Fenced: another router owns the record.
+        """
+        record = self._record
+        if record is None or self.resumed is None:
+            return
+        self.keep_whole(finish)
+        watch = Watch(self._clock)
+        watch.due_s = self._clock.now_s() + CLAIM_S
+        try:
+            with contextlib.suppress(Expired), watch:
+                await record.settled()
+        finally:
+            watch.stop()
+        if record.fenced:
+            raise Fenced
 
     def _take_over(self, resumed: Resumed) -> None:
         text = resumed.record.text
@@ -532,6 +567,7 @@ class Stream:
 
     def release(self) -> None:
         """Nobody waits for this stream any more."""
+        self.on_fenced = None
         if self._judge is not None:
             self._judge.release()
 
@@ -558,6 +594,7 @@ class Stream:
     def _note_facts(self, finish: str = "") -> None:
         """Write down the facts alone."""
         if self._record is not None:
+            self._finish = finish
             facts = self._facts(finish)
             self._record.commit("", at_chars=self.machine.committed_chars, meta=facts.to_meta())
 

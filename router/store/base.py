@@ -57,7 +57,7 @@ class Record:
 
 
 class RecordWriter(Protocol):
-    """The one writer of a stream's record under one epoch. No call waits.
+    """The one writer of a stream's record under one epoch. No call waits but `settled`.
 
     Attributes:
         on_fenced: called once when a newer epoch is seen, from the event loop or from within
@@ -89,6 +89,11 @@ class RecordWriter(Protocol):
                 that does not fit the length it holds.
             meta: facts to replace, or None.
         """
+        ...
+
+    async def settled(self) -> None:
+        """Wait until the store has answered all that was said so far: with it away, until it is
+        back. Whether a newer epoch was seen is certain then."""
         ...
 
     def close(self, outcome: str, *, keep_s: float) -> None:

@@ -89,6 +89,9 @@ class MemoryRecordWriter:
             self._ended = True
             self._store.end(self._entry, outcome or "closed", keep_s)
 
+    async def settled(self) -> None:
+        """Nothing ever waits here; see `RecordWriter.settled`."""
+
     def fence(self) -> None:
         """A newer epoch took over."""
         if not self._ended:

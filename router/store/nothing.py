@@ -28,6 +28,9 @@ class NothingWriter:
     def commit(self, delta: str, *, at_chars: int, meta: Mapping[str, Any] | None = None) -> None:
         """Nothing is written."""
 
+    async def settled(self) -> None:
+        """Nothing ever waits here."""
+
     def close(self, outcome: str, *, keep_s: float) -> None:
         """Nothing is there to be kept."""
 

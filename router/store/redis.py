@@ -83,6 +83,10 @@ class RedisRecordWriter:
         self._backlog.commit(delta, at_chars, meta)
         self._queue.touch(self._backlog)
 
+    async def settled(self) -> None:
+        """Wait until all was answered; see `RecordWriter.settled`."""
+        await self._queue.settled(self._backlog)
+
     def close(self, outcome: str, *, keep_s: float) -> None:
         """The stream ended; see `RecordWriter.close`."""
         self._backlog.close(outcome, keep_s)

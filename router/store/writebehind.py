@@ -94,6 +94,7 @@ class WriteQueue:
         self._failures = 0
         self._troubled = False
         self._stuck: set[Backlog] = set()
+        self._awaited: dict[Backlog, asyncio.Event] = {}
         self._overflowing = False
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
@@ -129,6 +130,20 @@ class WriteQueue:
     async def flushed(self) -> None:
         """Wait until nothing is queued and nothing is under way."""
         await self._idle.wait()
+
+    async def settled(self, backlog: Backlog) -> None:
+        """Wait until nothing of one stream is queued or under way.
+
+        Args:
+            backlog: the stream's. One waits for it at most.
+        """
+        if backlog not in self._dirty:
+            return
+        done = self._awaited[backlog] = asyncio.Event()
+        try:
+            await done.wait()
+        finally:
+            self._awaited.pop(backlog, None)
 
     def touch(self, backlog: Backlog) -> None:
         """Something changed in a stream: queue it, or take it out, and keep within the bounds."""
@@ -242,6 +257,8 @@ class WriteQueue:
     def _remove(self, backlog: Backlog) -> None:
         self._dirty.pop(backlog, None)
         self._stuck.discard(backlog)
+        if backlog in self._awaited:
+            self._awaited[backlog].set()
         if not self._dirty:
             self._wake.clear()
             self._idle.set()

@@ -63,12 +63,15 @@ class Rules:
         writers: so is another writer under the same epoch.
         parts: a client says which response it heard last.
         graves: a record that was taken over leaves a tombstone when it is deleted.
+        claims: a response that was resumed writes down that it is whole, and waits until that is
+            certain, before its client is told.
     """
 
     epochs: bool = True
     writers: bool = True
     parts: bool = True
     graves: bool = True
+    claims: bool = True
 
 
 def write_redis(
@@ -142,6 +145,12 @@ class Writer:
         self.finished = False
         self.heard = True
         """Its client is connected."""
+        self.claims = False
+        """It has written down that the answer is whole."""
+        self.replays = False
+        """So had the one before it: it asks no provider."""
+        self.told = False
+        """Its client was given a finish."""
         self.facts_due = True
         backlog.source = self._committed
 
@@ -168,11 +177,12 @@ class Writer:
 
     def _make_key(self) -> tuple[Any, ...]:
         machine, backlog = self.machine, self.backlog
-        wrote = (machine.committed_text, machine.fragment, self.sent, self.alive)
+        wrote = (machine.committed_text, machine.fragment, self.sent, self.alive, self.told)
         if backlog.over and not self.goes_on:
             return wrote
         return (
-            *wrote, self.wording, self.finished, self.facts_due, self.start,
+            *wrote, self.wording, self.finished, self.facts_due, self.start, self.claims,
+            self.replays,
             machine.state, tuple(machine.superseded), machine.delivered_chars,
             *(_frozen(getattr(backlog, name)) for name in _MATTERS), backlog.source is None,
         )  # fmt: skip
@@ -182,6 +192,11 @@ class Writer:
         """It will write more."""
         return self.alive and not self.finished and not self.backlog.fenced
 
+    @property
+    def waits(self) -> bool:
+        """It has claimed the end, and Redis has not answered."""
+        return self.claims and not self.replays and self.backlog.has_work
+
     def facts(self) -> Facts:
         """For the next one."""
         return Facts(
@@ -189,6 +204,7 @@ class Writer:
             part=str(self.number),
             start=self.start,
             superseded=tuple(self.machine.superseded),
+            finish="stop" if self.claims else "",
         )
 
     _key: tuple[Any, ...] | None = None
@@ -342,7 +358,7 @@ class Model:
     def _writing(self, world: World, number: int) -> Iterator[Step]:
         writer, left = world.writers[number], world.left
         name = f"w{number}"
-        if writer.goes_on:
+        if writer.goes_on and not writer.waits:
             yield f"{name} writes", self._with(world, number, self._deliver)
             if left.rewordings and writer.machine.fragment and writer.machine.state is State.TEXT:
                 fewer = replace(world, left=left._replace(rewordings=left.rewordings - 1))
@@ -414,9 +430,7 @@ class Model:
         machine = writer.machine
         at = machine.committed_chars + len(machine.fragment)
         if at == 2 * self._sentences:
-            machine.finish()
-            writer.finished = True
-            writer.backlog.close("completed", 0)
+            self._end(writer)
             return
         half = chr(_FIRST + 8 * writer.wording + at)
         machine.text(half)
@@ -427,6 +441,16 @@ class Model:
             meta = writer.facts().to_meta() if writer.facts_due else None
             writer.facts_due = False
             writer.backlog.commit(delta, before, meta)
+
+    def _end(self, writer: Writer) -> None:
+        """The answer is whole: claim that, if another may have taken it over, then say so."""
+        if self._rules.claims and writer.number and not writer.claims:
+            writer.claims = True
+            writer.backlog.commit("", writer.machine.committed_chars, writer.facts().to_meta())
+            return
+        writer.machine.finish()
+        writer.finished = writer.told = True
+        writer.backlog.close("completed", 0)
 
     def _flush(self, world: World, number: int) -> World:
         twin = world.writers[number].clone()
@@ -494,6 +518,7 @@ class Model:
         )
         machine.replayed(len(plan.replay))
         writer = Writer(number, machine, backlog, plan.start)
+        writer.claims = writer.replays = bool(facts.finish)
         writer.sent = plan.replay
         backlog.commit("", machine.committed_chars, writer.facts().to_meta())
         left = world.left._replace(resumptions=world.left.resumptions - 1)
@@ -552,6 +577,9 @@ class Model:
                 raise Broken("the record is past what its owner delivered")
         if client.listens >= 0:
             self._check_joined(client, world.writers[client.listens])
+        ends = [one.number for one in world.writers[1:] if one.told and not one.replays]
+        if len(ends) > 1 and not (world.left.losses or world.past):
+            raise Broken(f"more than one has written the end: {ends}")
 
     def _check_joined(self, client: Client, writer: Writer) -> None:
         """Delivered minus superseded is the answer so far."""

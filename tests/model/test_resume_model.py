@@ -55,11 +55,19 @@ def test_an_old_writer_changes_nothing(budget: Budget) -> None:
     assert seen.whole > 100
 
 
+def test_one_of_those_who_resume_writes_the_end() -> None:
+    """Another one gets it from the record, or is refused."""
+    seen = explore(Model(1, to_the_end=True), Budget(resumptions=2))
+    assert seen.states > 500
+    assert seen.whole > 100
+
+
 NEEDED: dict[str, tuple[Budget, bool, int, str]] = {
     "epochs": (Budget(resumptions=1), True, 2, "an old writer changed the record"),
     "writers": (Budget(resumptions=2, losses=1), True, 1, "past what its owner delivered"),
     "parts": (Budget(resumptions=2, losses=1), False, 2, "a client that cuts"),
     "graves": (Budget(resumptions=2), False, 2, "an old writer changed the record: None"),
+    "claims": (Budget(resumptions=2), True, 1, "more than one has written the end"),
 }
 """By rule: what must go wrong for it to be needed, and what then happens."""
 

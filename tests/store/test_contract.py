@@ -213,6 +213,22 @@ async def test_an_old_writer_that_wakes_up_after_the_end_is_fenced_too(
             await store.takeover(head.stream_id, expected_epoch=epoch)
 
 
+async def test_what_is_settled_is_certain(store: FlushedStore, head: RecordHead) -> None:
+    old = store.open(head)
+    old.commit("First.", at_chars=0)
+    await old.settled()
+    await old.settled()  # with nothing to wait for
+    record, new = await store.takeover(head.stream_id, expected_epoch=1)
+    assert record.text == "First."
+    await new.settled()
+    new.commit(" New goes on.", at_chars=6)
+    old.commit(" Old goes on.", at_chars=6)
+    await new.settled()
+    await old.settled()
+    assert (old.fenced, new.fenced) == (True, False)
+    assert (await store.load(head.stream_id)).text == "First. New goes on."
+
+
 async def test_one_of_two_takes_over(store: FlushedStore, head: RecordHead) -> None:
     store.open(head)
     await store.flushed()
