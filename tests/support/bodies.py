@@ -102,11 +102,13 @@ class Bodies:
         body = self.body(name)
         whole = self.run(body)
         finishes = [event for event in whole if isinstance(event, Finish)]
+        all_of_it = _said(whole)
         for at in range(len(body)):
             events = self.run(body[:at])
             seen = [event for event in events if isinstance(event, Finish)]
             assert seen == finishes[: len(seen)], at
-            assert _joined(whole).startswith(_joined(events)), at
+            said = _said(events)
+            assert all(all_of_it.get(key, "").startswith(part) for key, part in said.items()), at
             for kind in (Failed, Done):
                 ends = [place for place, event in enumerate(events) if isinstance(event, kind)]
                 assert ends in ([], [len(events) - 1]), at
@@ -119,8 +121,13 @@ class Bodies:
             assert not any(isinstance(event, Finish) for event in self.run(body[:at])), at
 
 
-def _joined(events: list[Event]) -> str:
-    """Text and arguments: what must never be more in a part than in the whole."""
-    texts = [event.text for event in events if isinstance(event, Text)]
-    calls = [event.arguments for event in events if isinstance(event, ToolCall)]
-    return "".join(texts + calls) if not (texts and calls) else "".join(texts)
+def _said(events: list[Event]) -> dict[object, str]:
+    """Text, and the arguments of each call: what must never be more in a part than in the whole."""
+    said: dict[object, str] = {}
+    for event in events:
+        if isinstance(event, Text):
+            said[event.choice] = said.get(event.choice, "") + event.text
+        elif isinstance(event, ToolCall):
+            call = (event.choice, event.index, event.legacy)
+            said[call] = said.get(call, "") + event.arguments
+    return said

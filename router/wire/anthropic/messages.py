@@ -19,7 +19,14 @@ from router.errors import MalformedStream
 from router.wire.anthropic.content import ContentBlocks
 from router.wire.anthropic.usage import UsageCount
 from router.wire.jsontext import Json, mend
-from router.wire.reports import FAILURE_FINISHES, Judge, failed, says_something, unfinished
+from router.wire.reports import (
+    FAILURE_FINISHES,
+    Judge,
+    failed,
+    is_flat,
+    says_something,
+    unfinished,
+)
 from router.wire.streams import check_depth
 
 STOP_REASONS: Final[Mapping[str, FinishReason]] = {
@@ -124,7 +131,7 @@ class MessageNormaliser(ContentBlocks):
         """An event of tomorrow is nothing to us; an error is one in any shape."""
         if says_something(value.get("error")):
             self.report(value, out)
-        elif isinstance(kind, str) and kind.endswith("_error"):
+        elif is_flat(value) if not kind else isinstance(kind, str) and kind.endswith("_error"):
             self.report({"error": value}, out)
         elif not kind:
             raise MalformedStream("The provider sent an object that is no part of a message.")
