@@ -6,7 +6,10 @@ follow each other are one turn.
 
 from __future__ import annotations
 
+from typing import Any
+
 from router.wire.checks import quote, refuse
+from router.wire.jsontext import loads, mend_tree
 
 
 class CallBook:
@@ -94,3 +97,42 @@ class CallBook:
                 f"the turn behind it must hold one for {quote(call_id)}."
             )
             refuse(message, where, "missing_tool_result")
+
+
+def check_arguments(text: str, where: str) -> str:
+    """The arguments of a call: JSON text of one object.
+
+    Args:
+        text: as the client sent it; empty where a model gave none.
+        where: path of the field.
+
+    Returns:
+        The same, or `{}`.
+
+    Raises:
+        RequestError: it is no such text.
+    """
+    if not text.strip():
+        return "{}"
+    if arguments_object(text) is None:
+        message = f"'{where}' must be the JSON text of one object, such as '{{}}'."
+        refuse(message, where, "invalid_value")
+    return text
+
+
+def arguments_object(text: str) -> dict[str, Any] | None:
+    """The arguments of a call as an object; half a character in them is mended.
+
+    Args:
+        text: as a model wrote it.
+
+    Returns:
+        None if it is no JSON text of one object.
+    """
+    try:
+        value, broken = loads(text.encode())
+    except ValueError:
+        return None
+    if not isinstance(value, dict):
+        return None
+    return dict(mend_tree(value)) if broken else value
