@@ -151,6 +151,10 @@ class Rejection:
     headers: tuple[tuple[str, str], ...] = ()
 
 
+class Refused(ValueError):
+    """A request that the vendor refuses; the message is in its own words."""
+
+
 class Wire(Protocol):
     """One wire format: reads its requests, writes its errors, makes its encoders.
 
@@ -169,7 +173,7 @@ class Wire(Protocol):
         """Read a request.
 
         Raises:
-            ValueError: the request is wrong; the message says why, in the vendor's words.
+            ValueError: the request is wrong; `Refused` says why in the vendor's words.
         """
         ...
 

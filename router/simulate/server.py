@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from router.simulate.answer import Conduct, Script
+from router.simulate.anthropic import AnthropicWire
 from router.simulate.casting import DEFAULT_MODEL, Casting, FaultPlan, Faults, Manner
 from router.simulate.dialect import Dialect, Wire
 from router.simulate.intake import BadRequest, HttpRequest, Intake
@@ -25,7 +26,11 @@ from router.simulate.transport import Framing, Outlet, reset
 WAIT_S: Final = 10.0
 """Bound of every wait of a test: a mistake fails, and does not hang."""
 
-WIRES: Final[Mapping[str, Wire]] = {"/chat/completions": OpenAIWire()}
+WIRES: Final[Mapping[str, Wire]] = {
+    "/chat/completions": OpenAIWire(),
+    "/messages": AnthropicWire(),
+    "/messages/count_tokens": AnthropicWire(counts=True),
+}
 """End of the path to wire format; what stands before it (`/v1`, a deployment, a model's name) and
 the query behind it do not matter."""
 

@@ -41,11 +41,11 @@ class Reply:
 
     @property
     def text(self) -> str:
-        return "".join(choice["delta"].get("content") or "" for choice in self.choices)
+        return "".join(self.pieces)
 
     @property
     def pieces(self) -> list[str]:
-        contents = [choice["delta"].get("content") for choice in self.choices]
+        contents = [choice.get("delta", {}).get("content") for choice in self.choices]
         return [content for content in contents if content]
 
     @property
@@ -70,7 +70,7 @@ class Caller:
         self.writer = writer
 
     async def ask(self, **fields: object) -> Reply:
-        """Post a chat request; `_headers` and `_path` are of the HTTP request."""
+        """Post a chat request; `_headers`, `_path`, `_body` (all of it) are of the HTTP request."""
         await self.send(**fields)
         return await self.read()
 
@@ -78,7 +78,8 @@ class Caller:
         headers = {"host": "sim", "content-type": "application/json"}
         headers |= cast("dict[str, str]", fields.pop("_headers", {}))
         path = str(fields.pop("_path", "/v1/chat/completions"))
-        body = json.dumps({"model": "sim", "messages": [USER], "stream": True} | fields).encode()
+        chat = {"model": "sim", "messages": [USER], "stream": True} | fields
+        body = json.dumps(fields.get("_body", chat)).encode()
         self._parser = h11.Connection(h11.CLIENT)
         head = h11.Request(
             method="POST",
