@@ -93,15 +93,19 @@ def test_turns_of_one_role_become_one_and_empty_texts_go() -> None:
     ]
 
 
-def test_instructions_stand_apart_and_late_ones_are_the_users_words() -> None:
+def test_instructions_stand_apart_and_late_ones_are_moved_to_them() -> None:
     late = Turn(where="messages[2]", role="system", parts=(text("Be terse."),))
-    system = (text("Be kind."), text(""), text("Be brief."))
-    written = body(user("a"), late, system=system)
-    assert written["systemInstruction"] == {"parts": [{"text": "Be kind."}, {"text": "Be brief."}]}
-    assert written["contents"] == [
-        {"role": "user", "parts": [{"text": "a"}, {"text": "Be terse."}]}
-    ]
+    system = (text("Be kind."), text(""))
+    written = body(user("a"), late, user("b"), system=system)
+    assert written["systemInstruction"] == {"parts": [{"text": "Be kind."}, {"text": "Be terse."}]}
+    assert written["contents"] == [{"role": "user", "parts": [{"text": "a"}, {"text": "b"}]}]
     assert hints(user("a"), late) == ["messages[2]"]
+
+
+def test_instructions_alone_are_asked_as_a_question() -> None:
+    alone = Turn(where="messages[1]", role="system", parts=(text("Say hi."),))
+    assert body(alone) == {"contents": [{"role": "user", "parts": [{"text": "Say hi."}]}]}
+    assert demands(alone) == []
 
 
 def test_names_are_not_told() -> None:
@@ -250,7 +254,7 @@ def test_tools_keep_their_json_schema() -> None:
 
 @pytest.mark.parametrize("name", ["1st", "-x", "a b", "ä", "x" * 129])
 def test_a_name_that_gemini_refuses_is_a_loss(name: str) -> None:
-    assert demands(tools=(tool(name),)) == ["tools[0].name"]
+    assert demands(tools=(tool(name),)) == ["tools[0]"]
     assert "tools" not in body(tools=(tool(name),))
 
 
@@ -393,11 +397,13 @@ def histories(draw: st.DrawFn) -> tuple[Turn, ...]:
 
 @given(histories())
 def test_roles_alternate_nothing_is_empty_and_no_text_is_lost(turns: tuple[Turn, ...]) -> None:
-    contents = body(*turns)["contents"]
+    written = body(*turns)
+    contents = written["contents"]
     roles = [content["role"] for content in contents]
     assert all(one != other for one, other in itertools.pairwise(roles))
     assert all(content["parts"] for content in contents)
-    told = "".join(part.get("text", "") for content in contents for part in content["parts"])
+    places = [*contents, written.get("systemInstruction", {"parts": []})]
+    told = "".join(part.get("text", "") for place in places for part in place["parts"])
     said = [part.text for turn in turns for part in turn.parts if isinstance(part, TextPart)]
     assert sorted(told) == sorted("".join(said))
     for content in contents:

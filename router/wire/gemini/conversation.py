@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 from router.core.conversation import (
     CallPart,
     Conversation,
-    Loss,
     MediaPart,
     Part,
     ResultPart,
@@ -28,8 +27,10 @@ from router.core.conversation import (
     Turn,
     Written,
 )
+from router.wire.checks import quote
 from router.wire.gemini.settings import write_settings
 from router.wire.jsontext import loads, mend_tree
+from router.wire.losses import Losses
 
 FOREIGN_SIGNATURE: Final = "skip_thought_signature_validator"
 """Stands where a call has no signature since another model made it. Gemini 3 answers 400 to a call
@@ -74,7 +75,8 @@ def write_conversation(conversation: Conversation) -> Written:
     """The body of a request, and what it could not say.
 
     Turns of one role become one; in a user's, the results of calls come first, since Gemini wants
-    them right behind the calls. Empty texts are left out: it refuses them.
+    them right behind the calls. Empty texts are left out: it refuses them. Instructions in
+    mid-conversation move to the others at the front.
 
     Args:
         conversation: what the client asks for.
@@ -83,10 +85,14 @@ def write_conversation(conversation: Conversation) -> Written:
         `contents`, `systemInstruction`, `tools`, `toolConfig` and `generationConfig`, those of them
         that there is something to say in.
     """
-    losses: list[Loss] = []
+    losses = Losses()
     body: _Json = {"contents": _contents(conversation.turns, losses)}
-    system = [{"text": part.text} for part in conversation.system if part.text]
-    if system:
+    system = _system(conversation, losses)
+    if system and not body["contents"]:
+        message = "Gemini wants a user's turn, so the instructions stand in one."
+        losses.add("messages", message, hint=True)
+        body["contents"] = [{"role": "user", "parts": system}]
+    elif system:
         body["systemInstruction"] = {"parts": system}
     declared = _tools(conversation.tools, losses)
     if declared:
@@ -98,18 +104,28 @@ def write_conversation(conversation: Conversation) -> Written:
     if settings:
         body["generationConfig"] = settings
     if conversation.user:
-        losses.append(
-            Loss(param="user", message="Gemini takes no name of the end user.", hint=True)
-        )
-    return Written(body=body, losses=tuple(losses))
+        losses.add("user", "Gemini takes no name of the end user.", hint=True)
+    return Written(body=body, losses=losses.all())
 
 
 # -- Contents --------------------------------------------------------------------------------------
 
 
-def _contents(turns: Iterable[Turn], losses: list[Loss]) -> list[_Json]:
+def _system(conversation: Conversation, losses: Losses) -> list[_Json]:
+    parts: list[Part] = list(conversation.system)
+    for turn in conversation.turns:
+        if turn.role == "system":
+            message = "Instructions among the messages are moved to the front."
+            losses.add(turn.where, message, hint=True)
+            parts += turn.parts
+    return [written for part in parts for written in _PARTS[type(part)](part, losses)]
+
+
+def _contents(turns: Iterable[Turn], losses: Losses) -> list[_Json]:
     contents: list[_Json] = []
     for turn in turns:
+        if turn.role == "system":
+            continue
         parts = list(_turn(turn, losses))
         role = "model" if turn.role == "assistant" else "user"
         if not parts:
@@ -127,24 +143,10 @@ def _contents(turns: Iterable[Turn], losses: list[Loss]) -> list[_Json]:
     return contents
 
 
-def _turn(turn: Turn, losses: list[Loss]) -> Iterable[_Json]:
-    if turn.role == "system":
-        losses.append(
-            Loss(
-                param=turn.where,
-                message="Gemini takes instructions only before the first turn; "
-                "these are sent as the user's words.",
-                hint=True,
-            )
-        )
+def _turn(turn: Turn, losses: Losses) -> Iterable[_Json]:
     if turn.name:
-        losses.append(
-            Loss(
-                param=f"{turn.where}.name",
-                message="Gemini cannot be told who of several speaks.",
-                hint=True,
-            )
-        )
+        message = "Gemini cannot be told who of several speaks."
+        losses.add(f"{turn.where}.name", message, hint=True)
     for part in turn.parts:
         yield from _PARTS[type(part)](part, losses)
 
@@ -156,22 +158,17 @@ def _sign(parts: list[_Json]) -> None:
         call["thoughtSignature"] = FOREIGN_SIGNATURE
 
 
-def _text(part: TextPart, _losses: list[Loss]) -> Iterable[_Json]:
+def _text(part: TextPart, _losses: Losses) -> Iterable[_Json]:
     if part.text:
         yield {"text": part.text}
 
 
-def _media(part: MediaPart, losses: list[Loss]) -> Iterable[_Json]:
+def _media(part: MediaPart, losses: Losses) -> Iterable[_Json]:
     if part.detail not in ("", "auto"):
-        losses.append(
-            Loss(
-                param=part.where,
-                message="Gemini cannot be told how closely to look at one picture.",
-                hint=True,
-            )
-        )
+        message = "Gemini cannot be told how closely to look at one picture."
+        losses.add(part.where, message, hint=True)
     if part.name:
-        losses.append(Loss(param=part.where, message="Gemini takes no name of a file.", hint=True))
+        losses.add(part.where, "Gemini takes no name of a file.", hint=True)
     if part.data:
         yield {"inlineData": {"mimeType": part.media_type, "data": part.data}}
         return
@@ -183,14 +180,14 @@ def _media(part: MediaPart, losses: list[Loss]) -> Iterable[_Json]:
     else:
         yield {"fileData": {"mimeType": kind, "fileUri": part.url}}
         return
-    losses.append(Loss(param=part.where, message=message))
+    losses.add(part.where, message)
 
 
 def _ending(url: str) -> str:
     return urlsplit(url).path.rpartition(".")[2].lower()
 
 
-def _call(part: CallPart, _losses: list[Loss]) -> Iterable[_Json]:
+def _call(part: CallPart, _losses: Losses) -> Iterable[_Json]:
     yield {"functionCall": {"id": part.id, "name": part.name, "args": _arguments(part)}}
 
 
@@ -206,7 +203,7 @@ def _arguments(part: CallPart) -> _Json:
     return {"input": part.arguments}
 
 
-def _result(part: ResultPart, losses: list[Loss]) -> Iterable[_Json]:
+def _result(part: ResultPart, losses: Losses) -> Iterable[_Json]:
     """`output` and `error` are the names that Gemini knows; pictures follow as parts of the turn,
     which every model takes. https://ai.google.dev/api/caching#FunctionResponse"""
     texts = [one.text for one in part.parts if isinstance(one, TextPart)]
@@ -218,7 +215,7 @@ def _result(part: ResultPart, losses: list[Loss]) -> Iterable[_Json]:
             yield from _media(one, losses)
 
 
-_PARTS: Final[Mapping[type[Part], Callable[[Any, list[Loss]], Iterable[_Json]]]] = {
+_PARTS: Final[Mapping[type[Part], Callable[[Any, Losses], Iterable[_Json]]]] = {
     TextPart: _text,
     MediaPart: _media,
     CallPart: _call,
@@ -229,21 +226,13 @@ _PARTS: Final[Mapping[type[Part], Callable[[Any, list[Loss]], Iterable[_Json]]]]
 # -- Tools -----------------------------------------------------------------------------------------
 
 
-def _tools(tools: Iterable[Tool], losses: list[Loss]) -> list[_Json]:
+def _tools(tools: Iterable[Tool], losses: Losses) -> list[_Json]:
     declared: list[_Json] = []
     for tool in tools:
         if tool.custom:
-            losses.append(
-                Loss(param=tool.where, message="Gemini has no tools that take free text.")
-            )
+            losses.add(tool.where, "Gemini has no tools that take free text.")
         elif not _TOOL_NAME.fullmatch(tool.name):
-            losses.append(
-                Loss(
-                    param=f"{tool.where}.name",
-                    message="Gemini takes names of tools that begin with a letter or an underscore "
-                    "and go on with these, digits, dots, colons and dashes, 128 in all.",
-                )
-            )
+            losses.add(tool.where, f"Gemini takes no tool of the name {quote(tool.name)}.")
         else:
             declared.append(_declaration(tool))
     return declared
@@ -263,15 +252,10 @@ def _declaration(tool: Tool) -> _Json:
 _MODES: Final[Mapping[str, str]] = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 
-def _calling(conversation: Conversation, names: set[str], losses: list[Loss]) -> _Json:
+def _calling(conversation: Conversation, names: set[str], losses: Losses) -> _Json:
     """https://ai.google.dev/api/caching#FunctionCallingConfig"""
     if conversation.parallel_calls is False:
-        losses.append(
-            Loss(
-                param="parallel_tool_calls",
-                message="Gemini cannot be told to call one tool at a time.",
-            )
-        )
+        losses.add("parallel_tool_calls", "Gemini cannot be told to call one tool at a time.")
     choice = conversation.tool_choice or ToolChoice(mode="auto")
     if choice.mode == "named":
         named = choice.name in names  # where not, that it is lost was said of the tool

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from router.core.conversation import Conversation, Document, Loss, Sampling, Thinking
+from router.core.conversation import Conversation, Document, Sampling, Thinking
+from router.wire.losses import Losses
 
 MAX_STOP_SEQUENCES: Final = 5
 """https://ai.google.dev/api/generate-content#generationconfig, `stopSequences`"""
@@ -19,7 +20,7 @@ _INT32: Final = range(-(2**31), 2**31)
 """What `seed` holds."""
 
 
-def write_settings(conversation: Conversation, losses: list[Loss]) -> dict[str, Any]:
+def write_settings(conversation: Conversation, losses: Losses) -> dict[str, Any]:
     """The `generationConfig` of a request; empty where nothing was said.
 
     Args:
@@ -45,24 +46,22 @@ def write_settings(conversation: Conversation, losses: list[Loss]) -> dict[str, 
     return {name: value for name, value in settings.items() if value is not None}
 
 
-def _seed(sampling: Sampling, losses: list[Loss]) -> int | None:
+def _seed(sampling: Sampling, losses: Losses) -> int | None:
     if sampling.seed is None or sampling.seed in _INT32:
         return sampling.seed
-    losses.append(Loss(param="seed", message="Gemini takes seeds of 32 bits.", hint=True))
+    losses.add("seed", "Gemini takes seeds of 32 bits.", hint=True)
     return None
 
 
-def _stop(stop: tuple[str, ...], losses: list[Loss]) -> list[str] | None:
+def _stop(stop: tuple[str, ...], losses: Losses) -> list[str] | None:
     if len(stop) > MAX_STOP_SEQUENCES:
-        message = f"Gemini takes {MAX_STOP_SEQUENCES} stop sequences, not {len(stop)}."
-        losses.append(Loss(param="stop", message=message))
+        losses.add("stop", f"Gemini takes {MAX_STOP_SEQUENCES} stop sequences, not {len(stop)}.")
     return list(stop[:MAX_STOP_SEQUENCES]) or None
 
 
-def _count(n: int, losses: list[Loss]) -> int | None:
+def _count(n: int, losses: Losses) -> int | None:
     if n > MAX_CANDIDATES:
-        message = f"Gemini gives {MAX_CANDIDATES} answers at once, not {n}."
-        losses.append(Loss(param="n", message=message))
+        losses.add("n", f"Gemini gives {MAX_CANDIDATES} answers at once, not {n}.")
     return min(n, MAX_CANDIDATES) if n > 1 else None
 
 
