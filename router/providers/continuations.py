@@ -13,7 +13,7 @@ from typing import Any
 
 from router.core.continuation import Continuation, SchemaWithPrefix, Style
 from router.core.request import ChatRequest, Format
-from router.providers import continue_anthropic, continue_openai
+from router.providers import continue_anthropic, continue_gemini, continue_openai
 from router.providers.base import Sent
 from router.providers.nudge import nudge
 from router.providers.writing import ContinuationWriter
@@ -21,6 +21,7 @@ from router.providers.writing import ContinuationWriter
 WRITERS: Mapping[Format, ContinuationWriter] = {
     Format.OPENAI: continue_openai.WRITER,
     Format.ANTHROPIC: continue_anthropic.WRITER,
+    Format.GEMINI: continue_gemini.WRITER,
 }
 """Who writes a continuation in a format."""
 

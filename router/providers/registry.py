@@ -99,6 +99,8 @@ _INSTRUCT = ContinuationStyle()
 _THINKING_TYPE = {"thinking": {"type": "disabled"}}
 # Claude thinks only when it is asked to, so nothing is left of what asked.
 _THINKING_GONE = {"thinking": None}
+# What that is in the words of a model: `router/providers/gemini_models.py`.
+_NO_BUDGET = {"generationConfig": {"thinkingConfig": {"thinkingBudget": 0}}}
 _TEMPLATE_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
 _CLAUDE_TAIL = ContinuationStyle(style=Style.ASSISTANT_TAIL, rstrip_prefix=True)
 _TAIL = ContinuationStyle(style=Style.ASSISTANT_TAIL)
@@ -287,6 +289,7 @@ _ROWS = (
         auth_header="x-goog-api-key",
         auth_scheme="",
         rules=(ModelRule(pattern=_MAKER + _GEMINI_TO_3_5, how=_TAIL),),
+        thinking_off=_NO_BUDGET,
     ),
 )
 
