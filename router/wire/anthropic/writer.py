@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from router.core.events import Event, Finish, FinishReason, Opened, Text
-from router.core.sse import encode_event
+from router.core.events import Event, Finish, FinishReason, Opened, Reasoning, Text
 from router.wire.anthropic.messages import STOP_REASONS
 from router.wire.anthropic.sequence import BlockSequence, WireEvent
 from router.wire.anthropic.signature import unsigned_signature
@@ -23,11 +22,16 @@ from router.wire.jsontext import dumps, mend, mend_tree
 PING: Final = b'event: ping\ndata: {"type": "ping"}\n\n'
 """A sign of life, as the format has it; SDKs pass over it."""
 
-_TEXT_HEAD: Final = (
+_DELTA: Final = (
     b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,'
-    b'"delta":{"type":"text_delta","text":'
+    b'"delta":{"type":"%b","%b":'
 )
-_TEXT_TAIL: Final = b"}}\n\n"
+_TAIL: Final = b"}}\n\n"
+_PLAIN: Final[Mapping[str, tuple[type[Text | Reasoning], bytes, bytes]]] = {
+    "text": (Text, b"text_delta", b"text"),
+    "thinking": (Reasoning, b"thinking_delta", b"thinking"),
+}
+"""What a block takes by the dozen: the kind of event, its delta's type and field."""
 
 _REASONS: Final[Mapping[FinishReason, str]] = {
     "stop": "end_turn",
@@ -122,7 +126,7 @@ def _envelope(message_id: str, model: str) -> dict[str, Any]:
 
 
 def _encode(event: WireEvent) -> bytes:
-    return encode_event(dumps(event), event["type"].encode())
+    return b"event: %b\ndata: %b\n\n" % (event["type"].encode(), dumps(event))
 
 
 class MessageWriter:
@@ -135,7 +139,7 @@ class MessageWriter:
         fallback_model: the model's name if none was reported before the first event.
     """
 
-    __slots__ = ("_blocks", "_id", "_model", "_named", "_started", "_text_head")
+    __slots__ = ("_blocks", "_id", "_model", "_named", "_plain", "_plain_head", "_started")
 
     def __init__(self, *, message_id: str, fallback_model: str) -> None:
         self._id = message_id
@@ -143,7 +147,8 @@ class MessageWriter:
         self._named = False  # the model's name may no longer change
         self._started = False
         self._blocks = BlockSequence(message_id)
-        self._text_head = b""  # all up to the text, where a block of text is open
+        self._plain: type[Event] | None = None  # events that are mere text for the open block
+        self._plain_head = b""  # all up to that text
 
     def write(self, events: Sequence[Event]) -> bytes:
         """What the client is to see of these events; b"" if that is nothing.
@@ -157,8 +162,8 @@ class MessageWriter:
         """
         out: list[bytes] = []
         for event in events:
-            if type(event) is Text and self._text_head and event.choice == 0:
-                out += (self._text_head, dumps(event.text), _TEXT_TAIL)
+            if type(event) is self._plain and event.choice == 0:  # type: ignore[union-attr]
+                out += (self._plain_head, dumps(event.text), _TAIL)  # type: ignore[union-attr]
             else:
                 self._event(event, out)
         return b"".join(out)
@@ -193,7 +198,7 @@ class MessageWriter:
         if router is not None:
             end["router"] = router
         out += (_encode(end), _encode({"type": "message_stop"}))
-        self._text_head = b""
+        self._plain = None
         return b"".join(out)
 
     def error(self, error: Mapping[str, Any]) -> bytes:
@@ -202,8 +207,8 @@ class MessageWriter:
         Args:
             error: as `error_object` gives it, or its inner object.
         """
-        body = error if "error" in error else {"type": "error", "error": error}
-        return encode_event(dumps(body), b"error")
+        body = dict(error) if "error" in error else {"error": error}
+        return _encode({"type": "error"} | body)
 
     def _event(self, event: Event, out: list[bytes]) -> None:
         if type(event) is Opened and not self._named:
@@ -214,7 +219,10 @@ class MessageWriter:
         if said:
             self._begin(out)
             out += map(_encode, said)
-        self._text_head = _TEXT_HEAD % self._blocks.index if self._blocks.kind == "text" else b""
+        self._plain = None
+        if self._blocks.kind in _PLAIN:
+            self._plain, delta, field = _PLAIN[self._blocks.kind]
+            self._plain_head = _DELTA % (self._blocks.index, delta, field)
 
     def _begin(self, out: list[bytes]) -> None:
         if not self._started:
@@ -242,18 +250,18 @@ class _Folded:
         if kind == "signature_delta":
             self._block["signature"] = delta["signature"]
         elif kind == "citations_delta":
-            self._block["citations"] = [*self._block.get("citations", ()), delta["citation"]]
+            self._block.setdefault("citations", []).append(delta["citation"])
         else:
             self._pieces.append(delta[_PIECE[kind]])
 
     def value(self) -> dict[str, Any]:
         """The block as it is now."""
-        block, said = dict(self._block), "".join(self._pieces)
+        block, said = dict(self._block), "".join(map(mend, self._pieces))
         kind = block["type"]
         if kind == "text":
-            block["text"] = mend(said)
+            block["text"] = said
         elif kind == "thinking":
-            block["thinking"] = mend(said)
+            block["thinking"] = said
             block["signature"] = block["signature"] or unsigned_signature()
         elif said:
             block["input"] = read_input(said)
