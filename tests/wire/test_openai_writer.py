@@ -30,6 +30,7 @@ from router.core.events import (
     Usage,
 )
 from router.core.faults import Fault, FaultKind
+from router.core.request import Format
 from router.wire.openai import (
     ChatStreamReader,
     ChunkWriter,
@@ -117,6 +118,20 @@ def test_every_kind_of_delta() -> None:
         {"function_call": {"name": "g", "arguments": ""}},
         {"function_call": {"arguments": "{}"}},
     ]
+
+
+def test_fields_of_another_format_are_not_for_this_client() -> None:
+    signature = Extra({"signature_delta": {"signature": "QQ=="}}, format=Format.ANTHROPIC)
+    one, whole = writer(), fold()
+    assert one.write([Opened("m"), signature]) == b""
+    whole.add([signature, Opened("m"), Text("a")])
+    result = whole.result([Finish("stop")], None, None)
+    assert result["model"] == "m"
+    assert result["choices"][0]["message"] == {
+        "role": "assistant",
+        "content": "a",
+        "refusal": None,
+    }
 
 
 def test_id_and_name_go_out_once_even_if_they_come_twice() -> None:

@@ -20,6 +20,7 @@ from router.core.events import (
     Text,
     ToolCall,
 )
+from router.core.request import Format
 from router.wire.jsontext import Json, dumps, mend, mend_tree
 
 _DONE: Final = b"data: [DONE]\n\n"
@@ -139,7 +140,7 @@ class ChunkWriter:
                 self._model = event.model
             return
         fields = _DELTAS.get(type(event))
-        if fields is None:
+        if fields is None or _foreign(event):
             return
         delta = fields(self, event)
         choice: int = event.choice  # type: ignore[union-attr]  # every kind in the table has one
@@ -249,7 +250,7 @@ class CompletionFold:
                     self._model = event.model
                 continue
             take = _FOLDS.get(type(event))
-            if take is not None:
+            if take is not None and not _foreign(event):
                 self._named = True
                 take(self._choice(event.choice), event)  # type: ignore[union-attr]
 
@@ -375,6 +376,11 @@ def fold_values(values: Sequence[Json]) -> Json:
             for name, found in pieces.items()
         }
     return values[-1]
+
+
+def _foreign(event: Event) -> bool:
+    """Fields of another format, which no client of this one could read."""
+    return type(event) is Extra and event.format is not Format.OPENAI
 
 
 def _joined(pieces: list[str]) -> str | None:
