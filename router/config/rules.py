@@ -217,13 +217,8 @@ def _thinking(tree: Tree, _: Surroundings) -> Iterator[Problem]:
                 path,
                 f"{dotted(path)} is `true`, and how the type {shown(kind)} switches thinking off "
                 "is not known.",
-                f"Give the fields that do it, such as `{_THINKING_OFF.get(kind, _EFFORT)}`.",
+                "Give the fields that do it, such as `{reasoning_effort: none}`.",
             )
-
-
-_EFFORT = "{reasoning_effort: none}"
-_THINKING_OFF = {"gemini": "{generationConfig: {thinkingConfig: {thinkingBudget: 0}}}"}
-"""An example for a type whose models differ in it."""
 
 
 def _styles(tree: Tree, _: Surroundings) -> Iterator[Problem]:

@@ -58,7 +58,10 @@ NEEDS_BASE_URL: frozenset[str] = frozenset({"azure-openai", "openai-compatible",
 """Types that have no address of their own."""
 
 KNOWS_THINKING: frozenset[str] = frozenset(
-    {"anthropic", "deepseek", "kimi", "llama.cpp", "ollama", "openrouter", "qwen", "sglang", "vllm"}
+    {
+        *("anthropic", "deepseek", "gemini", "kimi", "llama.cpp", "ollama", "openrouter", "qwen"),
+        *("sglang", "vllm"),
+    }
 )
 """Types whose way of switching thinking off the registry knows; a test compares."""
 
