@@ -208,3 +208,16 @@ def test_encoded_forms() -> None:
     assert encode_comment(b"waiting") == b": waiting\n"
     assert encode_comment(b"two\r\nlines") == b": two lines\n"
     assert decode(encode_comment(b"x") * 3) == []
+
+
+def test_one_whole_event_under_a_name_is_taken_at_once() -> None:
+    head, event = b"event: token\ndata: ", b"event: token\ndata: {}\n\n"
+    decoder = SseDecoder()
+    assert decoder.sole_data(event, head) is None  # a byte order mark may yet come
+    decoder.feed(b": ready\n")
+    assert decoder.sole_data(event, head) == b"{}"
+    assert decoder.sole_data(b"event: other\ndata: {}\n\n", head) is None
+    assert decoder.sole_data(b"event: token\ndata: {\ndata: }\n\n", head) is None
+    assert decoder.sole_data(b"data: {}\n\n", head) is None
+    decoder.feed(b"event: tok")
+    assert decoder.sole_data(event, head) is None
