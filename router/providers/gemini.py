@@ -1,0 +1,220 @@
+"""The adapter for servers that speak Gemini's `streamGenerateContent`.
+
+Every request is translated, since no client speaks the format; then the model takes of it what it
+knows. https://ai.google.dev/api/generate-content#method:-models.streamgeneratecontent
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlunsplit
+
+import msgspec
+
+from router.core.continuation import Continuation, ContinuationStyle
+from router.core.conversation import Loss
+from router.core.faults import Fault
+from router.core.request import ChatRequest, Format
+from router.errors import MalformedStream
+from router.providers import continuations
+from router.providers.base import MAX_ERROR_BODY_BYTES, Sent, StreamReader, UpstreamRequest
+from router.providers.classify import Classifier
+from router.providers.gemini_models import GeminiModel, gemini_model, settle
+from router.providers.http import Account, encode, split_url
+from router.providers.registry import Family
+from router.providers.translate import named, native
+from router.wire.gemini.reader import GenerateContentReader
+
+_VERSION = "/v1beta"
+_HAS_VERSION = re.compile(r"/v\d+(?:alpha|beta)?\d*(?:/|\Z)")
+_STREAM, _COUNT = ":streamGenerateContent", ":countTokens"
+
+
+@dataclass(frozen=True, slots=True)
+class GeminiProvider:
+    """One configured target that speaks Gemini. Pure and shareable.
+
+    Args:
+        family: its row of the registry.
+        model: the name the server knows.
+        continuation: the target's style and knobs.
+        url: where a request goes.
+        count_url: where a count of tokens is asked for.
+        headers: all request headers, credentials included.
+        traits: what the model takes.
+        vertex: the server is Vertex AI.
+        classifier: the fault table, bound to this target.
+    """
+
+    family: Family
+    model: str
+    continuation: ContinuationStyle
+    url: str
+    count_url: str
+    headers: tuple[tuple[str, str], ...]
+    traits: GeminiModel
+    vertex: bool
+    classifier: Classifier
+
+    def __repr__(self) -> str:
+        # The generated one would show the credential in `headers`.
+        return f"GeminiProvider({self.family.name}, {self.model!r}, {self.url!r})"
+
+    @property
+    def format(self) -> Format:
+        """Gemini's."""
+        return Format.GEMINI
+
+    def losses(self, request: ChatRequest) -> tuple[Loss, ...]:
+        """What of a request this model cannot be told.
+
+        Args:
+            request: the client's request.
+
+        Raises:
+            RequestError: it is wrong in a way that only shows when it is translated.
+        """
+        asked = native(request, Format.GEMINI)
+        _, more = settle(asked.request.raw, self.traits, vertex=self.vertex)
+        return (*asked.losses, *named(more, request.format))
+
+    def build(self, request: ChatRequest, continuation: Continuation | None) -> UpstreamRequest:
+        """The HTTP request for a streamed answer, or for its continuation.
+
+        Args:
+            request: the client's request.
+            continuation: None asks the original question.
+
+        Raises:
+            ValueError: the continuation's style is `none`.
+            RequestError: the request cannot be translated.
+        """
+        asked = native(request, Format.GEMINI).request
+        body = dict(asked.raw)
+        if continuation is not None:
+            continuations.apply(body, asked, continuation, schema_types=self.family.schema_types)
+        return UpstreamRequest(
+            method="POST", url=self.url, headers=self.headers, body=encode(self._settled(body))
+        )
+
+    def sends(self, request: ChatRequest, continuation: Continuation) -> Sent:
+        """What `build` makes of a continuation.
+
+        Args:
+            request: the client's request.
+            continuation: how, and after what.
+        """
+        return continuations.sent(native(request, Format.GEMINI).request, continuation)
+
+    def reader(self, *, continuing: bool = False) -> StreamReader:
+        """A fresh reader for one 2xx response body.
+
+        Args:
+            continuing: it answers a continuation, which may have nothing left to say.
+        """
+        return GenerateContentReader(on_error=self.classifier.error_object, continuing=continuing)
+
+    def classify(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault:
+        """What a non-2xx response means. Never raises.
+
+        Args:
+            status: HTTP status.
+            headers: response headers, names in lower case.
+            body: the first bytes of the body; more than `MAX_ERROR_BODY_BYTES` is not read.
+        """
+        return self.classifier.response(status, headers, body[:MAX_ERROR_BODY_BYTES])
+
+    def count_request(self, request: ChatRequest) -> UpstreamRequest | None:
+        """The HTTP request that counts the tokens of a prompt.
+
+        https://ai.google.dev/api/tokens#method:-models.counttokens; Vertex AI takes the fields as
+        they are, and not all of them.
+
+        Args:
+            request: the client's request; its token budget need not be there.
+
+        Raises:
+            RequestError: the request cannot be translated.
+        """
+        body = self._settled(native(request, Format.GEMINI).request.raw)
+        if self.vertex:
+            counted = {name: body[name] for name in _COUNTED if name in body}
+        else:
+            counted = {"generateContentRequest": {"model": _resource(self.model), **body}}
+        return UpstreamRequest(
+            method="POST",
+            url=self.count_url,
+            headers=tuple(
+                (name, "application/json" if name.lower() == "accept" else value)
+                for name, value in self.headers
+            ),
+            body=encode(counted),
+        )
+
+    def read_count(self, body: bytes) -> int:
+        """The number of tokens in a 2xx answer to it.
+
+        Args:
+            body: the answer's, whole.
+
+        Raises:
+            MalformedStream: there is no such number in it.
+        """
+        try:
+            return msgspec.json.decode(body, type=_Count).totalTokens
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise MalformedStream("the count of tokens holds no number `totalTokens`") from None
+
+    def _settled(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        settled, _ = settle(body, self.traits, vertex=self.vertex)
+        return settled
+
+
+_COUNTED = ("contents", "systemInstruction", "tools")
+
+
+class _Count(msgspec.Struct):
+    totalTokens: int  # noqa: N815 - the wire's own name
+
+
+def make(account: Account) -> GeminiProvider:
+    """The provider of a target that speaks Gemini.
+
+    Args:
+        account: the target.
+
+    Raises:
+        ValueError: its URL is no HTTP URL, or a header could not be sent. A sentence.
+    """
+    parts = split_url(account.base_url)
+    return GeminiProvider(
+        family=account.family,
+        model=account.model,
+        continuation=account.continuation,
+        url=_url(account.base_url, account.model, _STREAM, "alt=sse"),
+        count_url=_url(account.base_url, account.model, _COUNT),
+        headers=account.sent_headers(),
+        traits=gemini_model(account.model),
+        vertex="/publishers/" in f"{parts.path}/{account.model}",
+        classifier=account.classifier(),
+    )
+
+
+def _url(root: str, model: str, method: str, query: str = "") -> str:
+    """`{root}/v1beta/models/{model}:{method}`; a root that names a version has it already, as
+    Vertex AI's has: `…/v1/projects/P/locations/L/publishers/google`."""
+    parts = split_url(root)
+    path = parts.path.rstrip("/").removesuffix("/models")
+    if not _HAS_VERSION.search(path):
+        path += _VERSION
+    path = f"{path}/{quote(_resource(model), safe='/@')}{method}"
+    query = "&".join(filter(None, (parts.query, query)))
+    return urlunsplit((parts.scheme, parts.netloc, path, query, ""))
+
+
+def _resource(model: str) -> str:
+    """A name with a path (`tunedModels/x`, `publishers/google/models/x`) stands as it is."""
+    return model if "/" in model else f"models/{model}"
