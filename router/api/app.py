@@ -7,7 +7,8 @@ is the documentation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -20,6 +21,8 @@ from router.api.asgi import Receive, Scope, Send, headers_of, send_error
 from router.api.auth import authorize
 from router.api.chat import ChatFace
 from router.api.endpoint import Answers, internal_error, unknown_model
+from router.api.face import Face
+from router.api.messages import CountTokens, MessagesFace
 from router.api.serving import Serving
 from router.errors import RequestError
 from router.wire.openai import error_object
@@ -28,6 +31,7 @@ MAX_QUOTED_CHARS = 200
 """Bound on a client's own words when an error quotes them."""
 
 _CHAT = ChatFace()
+_MESSAGES = MessagesFace()
 
 _CODES = {404: "not_found", 405: "method_not_allowed"}
 
@@ -41,8 +45,10 @@ class App:
 
     def __init__(self, serving: Serving) -> None:
         self._serving = serving
-        self._streaming: Mapping[str, Answers] = {
-            "/v1/chat/completions": Answers(serving, ChatFace()),
+        self._posts: Mapping[str, Answers | CountTokens] = {
+            "/v1/chat/completions": Answers(serving, _CHAT),
+            "/v1/messages": Answers(serving, _MESSAGES),
+            "/v1/messages/count_tokens": CountTokens(serving, _MESSAGES),
         }
         self._rest = make_rest(serving)
 
@@ -55,7 +61,7 @@ class App:
             send: takes the response.
         """
         path = scope.get("path", "")
-        endpoint = self._streaming.get(path)
+        endpoint = self._posts.get(path)
         if endpoint is not None and scope["method"] == "POST":
             await endpoint(scope, receive, send)
             return
@@ -68,7 +74,7 @@ class App:
             if endpoint is not None:
                 raise _method_not_allowed(scope)
         except RequestError as error:
-            await send_error(send, error, endpoint.face if endpoint is not None else _CHAT)
+            await send_error(send, error, _face_for(path))
         else:
             await self._rest(scope, receive, send)
 
@@ -112,17 +118,27 @@ def make_rest(serving: Serving) -> FastAPI:
         return _response(internal_error())  # the server logs the traceback
 
     @app.get("/v1/models")
-    async def models() -> dict[str, Any]:
+    async def models(request: Request) -> dict[str, Any]:
         """The routes, as models."""
+        show = _model_for(request)
         names = serving.generation.routes
-        return {"object": "list", "data": [_model(serving, name) for name in names]}
+        listed = [show(serving, name) for name in names]
+        if show is _model:
+            return {"object": "list", "data": listed}
+        ids = [one["id"] for one in listed]
+        return {
+            "data": listed,
+            "has_more": False,
+            "first_id": ids[0] if ids else None,
+            "last_id": ids[-1] if ids else None,
+        }
 
     @app.get("/v1/models/{name:path}")
-    async def model(name: str) -> dict[str, Any]:
+    async def model(name: str, request: Request) -> dict[str, Any]:
         """One route, as a model."""
         if name not in serving.generation.routes:
             raise unknown_model(serving.generation, name)
-        return _model(serving, name)
+        return _model_for(request)(serving, name)
 
     @app.api_route("/health", methods=["GET", "HEAD"])
     async def health() -> dict[str, str]:
@@ -150,6 +166,25 @@ def _response(error: RequestError) -> JSONResponse:
 def _model(serving: Serving, name: str) -> dict[str, Any]:
     created = int(serving.generation.created_unix_s)
     return {"id": name, "object": "model", "created": created, "owned_by": "router"}
+
+
+def _messages_model(serving: Serving, name: str) -> dict[str, Any]:
+    created = datetime.fromtimestamp(int(serving.generation.created_unix_s), UTC)
+    return {
+        "type": "model",
+        "id": name,
+        "display_name": name,
+        "created_at": created.strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+
+
+def _model_for(request: Request) -> Callable[[Serving, str], dict[str, Any]]:
+    """Anthropic's clients, whose every request names a version, read models in their own shape."""
+    return _messages_model if "anthropic-version" in request.headers else _model
+
+
+def _face_for(path: str) -> Face:
+    return _MESSAGES if path.startswith("/v1/messages") else _CHAT
 
 
 def _method_not_allowed(scope: Scope) -> RequestError:
