@@ -123,6 +123,7 @@ class Ask:
         hides_thinking: of the reasoning only the signature is wanted.
         whole_calls: the format has no pieces of a tool call.
         counts: only the size of the prompt is asked for.
+        array: the stream is to be one JSON array.
         cached_tokens: of the prompt, what is reported as read from a cache.
         refusal: key of `REFUSALS`: the format's own words.
         takes_prefix: the model that is named can continue an assistant tail at all.
@@ -143,6 +144,7 @@ class Ask:
     hides_thinking: bool = False
     whole_calls: bool = False
     counts: bool = False
+    array: bool = False
     cached_tokens: int = 0
     refusal: str = "anthropic"
     takes_prefix: bool = True

@@ -237,7 +237,7 @@ def in_words(fault: FaultSpec, words: Mapping[str, FaultSpec]) -> FaultSpec:
     theirs, mine = ALIASES.get(fault.alias), words.get(fault.alias)
     if theirs is None or mine is None:
         return fault
-    names = [field.name for field in fields(FaultSpec)]
+    names = [field.name for field in fields(FaultSpec) if field.name != "alias"]
     own = {n: getattr(mine, n) for n in names if getattr(fault, n) == getattr(theirs, n)}
     return replace(fault, **own)
 

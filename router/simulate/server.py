@@ -16,6 +16,7 @@ from router.simulate.answer import Conduct, Script
 from router.simulate.anthropic import AnthropicWire
 from router.simulate.casting import DEFAULT_MODEL, Casting, FaultPlan, Faults, Manner
 from router.simulate.dialect import Dialect, Wire
+from router.simulate.gemini import GeminiWire
 from router.simulate.intake import BadRequest, HttpRequest, Intake
 from router.simulate.openai import OpenAIWire
 from router.simulate.perform import perform
@@ -30,6 +31,9 @@ WIRES: Final[Mapping[str, Wire]] = {
     "/chat/completions": OpenAIWire(),
     "/messages": AnthropicWire(),
     "/messages/count_tokens": AnthropicWire(counts=True),
+    ":generateContent": GeminiWire(),
+    ":streamGenerateContent": GeminiWire(),
+    ":countTokens": GeminiWire(),
 }
 """End of the path to wire format; what stands before it (`/v1`, a deployment, a model's name) and
 the query behind it do not matter."""

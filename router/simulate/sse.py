@@ -46,6 +46,10 @@ class Stream(Protocol):
         """Called after each increment: the comment that is due now, or nothing."""
         ...
 
+    def end(self) -> bytes:
+        """What the framing itself puts after the last value."""
+        ...
+
 
 class EventStream:
     """One body of `text/event-stream`.
@@ -93,6 +97,10 @@ class EventStream:
         self._beats += 1
         every = self._dialect.comment_every
         return self.comment() if every and self._beats % every == 0 else b""
+
+    def end(self) -> bytes:
+        """Nothing."""
+        return b""
 
 
 def encoded(value: Mapping[str, Any], dialect: Dialect) -> bytes:

@@ -131,4 +131,50 @@ ANTHROPIC = Format(
     },
     keys={"authorization": "Bearer ", "x-api-key": ""},
 )
-FORMATS = [OPENAI, ANTHROPIC]
+
+
+def chunks(reply: Reply) -> list[dict[str, Any]]:
+    """Gemini's responses, one per event."""
+    return [data for _, data in named_events(reply)]
+
+
+def candidates(reply: Reply) -> list[dict[str, Any]]:
+    """Gemini's candidates, chunk by chunk."""
+    return [candidate for chunk in chunks(reply) for candidate in chunk.get("candidates") or ()]
+
+
+def parts(reply: Reply) -> list[dict[str, Any]]:
+    """Gemini's parts, chunk by chunk."""
+    return [part for c in candidates(reply) for part in c.get("content", {}).get("parts", ())]
+
+
+def _gemini_finish(reply: Reply) -> str | None:
+    found = [c["finishReason"] for c in candidates(reply) if "finishReason" in c]
+    return found[-1] if found else None
+
+
+def _spoken(found: list[dict[str, Any]]) -> list[str]:
+    return [part["text"] for part in found if part.get("text") and not part.get("thought")]
+
+
+GEMINI = Format(
+    name="gemini",
+    path="/v1beta/models/{model}:streamGenerateContent?alt=sse",
+    whole_path="/v1beta/models/{model}:generateContent",
+    headers={},
+    body={"contents": [{"role": "user", "parts": [{"text": "Tell me everything."}]}]},
+    pieces=lambda reply: _spoken(parts(reply)),
+    finish=_gemini_finish,
+    marked=lambda reply: _gemini_finish(reply) is not None,
+    text=lambda whole: "".join(_spoken(whole["candidates"][0]["content"]["parts"])),
+    words={
+        "stop": "STOP",
+        "length": "MAX_TOKENS",
+        "content_filter": "SAFETY",
+        "error": "OTHER",
+    },
+    keys={"x-goog-api-key": "", "authorization": "Bearer "},
+    refused_key=400,
+    has_marker=False,
+)
+FORMATS = [OPENAI, ANTHROPIC, GEMINI]
