@@ -61,7 +61,10 @@ def is_taken(schema: Object) -> bool:
 def _definitions(schema: Object) -> dict[str, Any] | None:
     """What `$ref` may name; None if one of them cannot be said."""
     written: dict[str, Any] = {}
-    for name, definition in (schema.get("$defs") or {}).items():
+    definitions = schema.get("$defs") or {}
+    if not isinstance(definitions, dict):
+        return None
+    for name, definition in definitions.items():
         written[name] = _schema(definition)
         if written[name] is None:
             return None
@@ -131,7 +134,7 @@ def _object(schema: Object) -> dict[str, Any] | None:
     named = {name: _schema(value) for name, value in properties.items()}
     if None in named.values():
         return None
-    required = {"required": schema["required"]} if "required" in schema else {}
+    required = {"required": schema["required"]} if schema.get("required") else {}
     return {"properties": named, "additionalProperties": False, **required}
 
 
