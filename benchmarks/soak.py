@@ -90,6 +90,10 @@ MAX_NOT_FOUND = 0.01
 """Share of those who left that may find no record: they came back before a Redis that was held
 still had heard of it."""
 
+MAX_TWO_ENDS = 0.02
+"""Share of those who came back twice at once that may get an end of its own from each router: the
+end of a stream that was resumed does not wait for a Redis that is held still for long."""
+
 PAUSES_S = (0.05, 0.3, 1.5)
 """How long Redis is held still, in turn; a resume waits for it one second."""
 
@@ -519,6 +523,11 @@ def verdicts(found: dict[str, Any]) -> list[tuple[str, bool, str]]:
             "{interrupted and not found} not found, "
             "{resumed too late, as it was completed} completed by then".format_map(told),
         ),
+        (
+            "of two who come back at once, one writes the end",
+            seen.get("two wrote the end", 0) <= 1 + MAX_TWO_ENDS * _raced(seen),
+            f"{seen.get('two wrote the end', 0)} of {_raced(seen)} wrote another",
+        ),
         ("no record is left", *_no_record_left(found["keys"])),
     ]
     for name, line in found["slopes"].items():
@@ -537,6 +546,12 @@ def verdicts(found: dict[str, Any]) -> list[tuple[str, bool, str]]:
 
 def _total(counts: dict[str, int]) -> int:
     return sum(counts.values())
+
+
+def _raced(seen: dict[str, int]) -> int:
+    """Those who came back twice at once, and met each other."""
+    ways = ("record_fenced", "resume_conflict", "two were given the end", "two wrote the end")
+    return sum(seen.get(one, 0) for one in ways)
 
 
 def _no_record_left(keys: dict[str, int]) -> tuple[bool, str]:

@@ -386,9 +386,11 @@ class Client:
             self._log.note(topic, reply, text + reply.text if stream else None)
             self._judge(topic, reply, text + reply.text)
         served = [one for one in replies if (one.error or {}).get("code") not in _TAKEN]
-        if twice and len(served) > 1 and all(one.finished for one in served):
-            # One may be whole before the other is taken over: then there is nothing to resume.
-            self._log.seen["two were served"] += 1
+        ends = [one for one in served if one.finished] if twice else []
+        if len(ends) > 1:
+            # One may be whole before the other takes it over, which then asks nobody.
+            wrote = sum(bool(one.router.get("attempts")) for one in ends)
+            self._log.seen["two wrote the end" if wrote > 1 else "two were given the end"] += 1
         return served[0] if served else replies[0]
 
     def _judge(self, topic: Topic, reply: Reply, text: str) -> None:

@@ -222,14 +222,16 @@ class Audit:
             if len(entries) == len(rows):
                 del self.waiting[stream_id], self.log.open[stream_id]
                 ends = [(row["outcome"], row["committed_chars"]) for row in rows]
-                self.settled[stream_id] = ends
+                self.settled[stream_id] = self.settled.pop(stream_id, []) + ends
                 self._match(stream_id, list(entries), rows)
 
         while len(self.settled) > MAX_SETTLED:
             del self.settled[next(iter(self.settled))]
         for stream_id in tuple(self.log.unknown):
             found = self.settled.get(stream_id)
-            if found is not None:
+            # Of two requests at once one may have been refused because the other one has just
+            # completed the answer: that one's row is still to come.
+            if found is not None and stream_id not in self.log.open:
                 self.log.unknown.discard(stream_id)
                 self.unknown += 1
                 # Of a completed stream there is nothing to resume. Any other was to be kept.

@@ -184,6 +184,20 @@ def test_a_stream_that_was_not_to_be_found_was_completed_or_was_lost(
     assert audit.close()["resumed too late, as it was completed"] == 1 - lost
 
 
+def test_a_stream_that_was_not_to_be_found_is_judged_by_all_its_requests() -> None:
+    """Who came back twice at once was served once: the row of that comes later than the refusal."""
+    log = Log(open={"a": [LEFT]})
+    audit = Audit(log, "", waiting={"a": [row("client_gone", 2)]})
+    audit._settle()
+    log.open["a"], log.unknown = [WHOLE], {"a"}
+    audit._settle()
+    assert audit.close()["interrupted and not found"] == 0
+    audit.waiting["a"] = [row("completed")]
+    audit._settle()
+    assert audit.close()["interrupted and not found"] == 0
+    assert audit.close()["resumed too late, as it was completed"] == 1
+
+
 # --- the arithmetic -------------------------------------------------------------------------------
 
 
