@@ -29,7 +29,7 @@ pytestmark = [
 
 TEXT = seeded_text(31, 900)
 TOKENS = 120
-HAD = "".join(tokenize(TEXT)[:TOKENS])
+HAD, HALF = ("".join(tokenize(TEXT)[:count]) for count in (TOKENS, TOKENS // 2))
 
 LOADS, TAKES, WRITES, ENDS = "loads", "takes over", "writes", "ends"
 """What a router tells Redis: it reads the record, takes it over, writes to it, and closes it."""
@@ -142,6 +142,46 @@ async def racing(
         for it in (first, second):
             it.text, it.stream_id, it.part = comer.text, comer.stream_id, comer.part
         yield Race(provider, holds, one, two, first, second)
+
+
+# -- a writer that is behind -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("late", [WRITES, ENDS])
+async def test_what_the_first_writer_still_had_to_say_harms_nobody(
+    redis: RedisServer, late: str
+) -> None:
+    """Its last commits, or how it ended, reach Redis when another one has taken the stream over, or
+    has completed it. The record is not lost by that, and not brought back."""
+    holds = Holds()
+    holds.hold(0, before=TOKENS // 2)
+    holds.hold(1, before=60)
+    async with (
+        SimulatedProvider(script=Script(text=TEXT), gate=holds) as provider,
+        replicas(redis, provider, count=3) as (one, two, three),
+    ):
+        comer = Comer()
+        reading = asyncio.create_task(comer.listen(one.url))
+        await comer.until(lambda it: it.text == HALF)
+        await one.written()
+        line = Line(one, late)
+        holds.release(0)
+        holds.hold(0, before=TOKENS)
+        await comer.until(lambda it: it.text == HAD)
+        if late == WRITES:
+            await line.waits(WRITES)
+        reading.cancel()  # the client is gone
+        await asyncio.gather(reading, return_exceptions=True)
+        if late == ENDS:
+            await line.waits(ENDS)
+        assert await comer.listen(two.url, chars=len(HAD) + 100) == "left"
+        await two.ended(1)
+        await line.let_go(late)
+        await one.ended(1)
+        assert await comer.listen(three.url) == "finished"
+        assert comer.canonical == comer.shown == TEXT
+        await three.ended(1)
+        assert one.router.serving.engine.store.stats["fenced"] == 1
 
 
 # -- two that come back ----------------------------------------------------------------------------

@@ -216,6 +216,28 @@ async def test_each_commit_refreshes_both_lives(
         assert await redis_client.pttl(key) > 50_000
 
 
+async def test_who_takes_over_gets_a_whole_life_and_the_old_end_does_not_shorten_it(
+    redis_server: RedisServer, redis_client: aioredis.Redis, make_redis_store: MakeStore
+) -> None:
+    one = await make_redis_store(redis_server.url, ttl_s=60)
+    two = await make_redis_store(redis_server.url, ttl_s=60)
+    heads = [new_head() for _ in range(2)]
+    old = [one.open(head) for head in heads]
+    for writer in old:
+        writer.commit("One.", at_chars=0)
+    old[0].close("client_gone", keep_s=5)
+    await one.flushed()
+    for head in heads:
+        await two.takeover(head.stream_id, expected_epoch=1)
+    old[1].commit(" Two.", at_chars=4)
+    old[1].close("client_gone", keep_s=5)
+    await one.flushed()
+    for head in heads:
+        assert (await two.load(head.stream_id)).text == "One."
+        for key in keys(head.stream_id):
+            assert await redis_client.pttl(key) > 50_000
+
+
 async def test_nothing_is_left_of_a_completed_stream(
     own_redis: RedisServer, make_redis_store: MakeStore
 ) -> None:
