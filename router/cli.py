@@ -223,7 +223,10 @@ _COMMANDS: Mapping[str, _Command] = {
     "serve": _Command("Run the router.", _describe_serve, _serve),
     "check": _Command("Read a configuration and say what is wrong.", _describe_file, _check),
     "schema": _Command("Print the configuration's JSON schema.", _describe_nothing, _schema),
-    "simulate": _elsewhere("Run a simulated provider.", "router.simulate.cli"),
+    "simulate": _elsewhere(
+        "Run a simulated provider: OpenAI's, Anthropic's and Gemini's formats.",
+        "router.simulate.cli",
+    ),
     "demo": _elsewhere("Watch an answer survive its provider.", "router.demo"),
     "drill": _elsewhere("Kill your own providers, and see what your clients get.", "router.drill"),
 }

@@ -1,7 +1,7 @@
 """A provider on a real socket that answers deterministically and misbehaves on demand.
 
 what to say     answer.py   a request becomes pieces: text/, prefix.py
-how to say it   dialect.py  a wire format's encoder: openai.py
+how to say it   dialect.py  what a wire format is: openai.py, anthropic/, gemini/; sse.py frames it
 how to fail     faults.py   the mini language; misdeeds.py does it, perform.py puts it in its place
 the socket      server.py   intake.py reads, transport.py writes, records.py remembers
 """

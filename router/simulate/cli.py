@@ -151,6 +151,10 @@ async def _serve(provider: SimulatedProvider) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     async with provider:
-        print(f"Simulated provider listens at {provider.base_url} (Ctrl-C ends it)", flush=True)
+        print(
+            f"Simulated provider listens at {provider.base_url} "
+            "(formats of OpenAI, Anthropic and Gemini; Ctrl-C ends it)",
+            flush=True,
+        )
         await stop.wait()
     return 0
