@@ -44,7 +44,7 @@ class ChatRequest:
             completions.
         headers: headers of the client, names in lower case, that a target of the same format gets
             as they came.
-        translations: what `providers/translate.py` made of it already, by format.
+        translations: what `providers/translate.py` made of it already, by format; and what it read.
     """
 
     model: str
@@ -60,7 +60,7 @@ class ChatRequest:
     tools: tuple[Mapping[str, Any], ...] = ()
     response_format: Mapping[str, Any] | None = None
     headers: tuple[tuple[str, str], ...] = ()
-    translations: dict[Format, Any] = field(default_factory=dict, repr=False, compare=False)
+    translations: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def prompt_chars(self) -> int:

@@ -172,10 +172,15 @@ def _thinking(
 ) -> dict[str, Any]:
     budget = asked.get("budget_tokens")
     display = {"display": asked["display"]} if model.adaptive and "display" in asked else {}
-    if model.adaptive and (budget is None or not model.budget):
+    if model.adaptive and (budget is None or not model.budget or _hands_results_in(body)):
         if budget is not None:
-            _lose(losses, "This model takes no budget for its thinking, and finds its own.")
+            _lose(losses, "How much to think is left to the model.")
         return {"type": "adaptive", **display}
+    if _hands_results_in(body):
+        _lose(
+            losses, "Claude thinks on only with the thoughts before its calls, which are not here."
+        )
+        return {}
     most = body["max_tokens"]
     if budget is None:
         effort = body.get("output_config", {}).get("effort", "high")
@@ -185,6 +190,14 @@ def _thinking(
         _lose(losses, "The answer's budget leaves no room for thinking.")
         return {}
     return {"type": "enabled", "budget_tokens": budget, **display}
+
+
+def _hands_results_in(body: Mapping[str, Any]) -> bool:
+    """In the mode `enabled`, though not in `adaptive`, the calls whose results are handed in must
+    stand behind a thought, and none comes along from another format:
+    https://platform.claude.com/docs/en/build-with-claude/adaptive-thinking."""
+    content = body["messages"][-1]["content"] if body["messages"] else ""
+    return any(isinstance(block, Mapping) and block["type"] == "tool_result" for block in content)
 
 
 def _try(body: dict[str, Any], model: ClaudeModel, losses: list[Loss]) -> None:

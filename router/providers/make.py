@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from router.core.request import Format
-from router.providers import openai
+from router.providers import anthropic, gemini, openai
 from router.providers.base import Provider
 from router.providers.http import Account
 from router.providers.registry import FAMILIES
@@ -13,6 +13,8 @@ from router.providers.resolve import ContinuationOverrides, ContinuationRule, re
 
 ADAPTERS: Mapping[Format, Callable[[Account], Provider]] = {
     Format.OPENAI: openai.make,
+    Format.ANTHROPIC: anthropic.make,
+    Format.GEMINI: gemini.make,
 }
 """Who builds requests in a format and reads its answers."""
 

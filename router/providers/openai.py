@@ -1,7 +1,7 @@
 """The one adapter for OpenAI-compatible servers; what differs between them is a registry row.
 
 It writes the client's own body with a few fields replaced, so fields that the router does not know
-reach the provider unharmed.
+reach the provider unharmed. A request in another format is translated before.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from router.providers.base import MAX_ERROR_BODY_BYTES, Sent, StreamReader, Upst
 from router.providers.classify import Classifier
 from router.providers.http import ROUTER_FIELDS, Account, encode, split_url
 from router.providers.registry import Family
+from router.providers.translate import native
 from router.wire.openai.reader import ChatStreamReader
 
 _CHAT_PATH = "/chat/completions"
@@ -59,9 +60,16 @@ class OpenAIProvider:
         """Chat completions."""
         return Format.OPENAI
 
-    def losses(self, request: ChatRequest) -> tuple[Loss, ...]:  # noqa: ARG002 - it is passed on
-        """None: the client's own body is sent."""
-        return ()
+    def losses(self, request: ChatRequest) -> tuple[Loss, ...]:
+        """What of a request cannot be said in chat completions; nothing where it is one.
+
+        Args:
+            request: the client's request.
+
+        Raises:
+            RequestError: it is wrong in a way that only shows when it is translated.
+        """
+        return native(request, Format.OPENAI).losses
 
     def build(self, request: ChatRequest, continuation: Continuation | None) -> UpstreamRequest:
         """The HTTP request for a streamed answer, or for its continuation.
@@ -75,12 +83,14 @@ class OpenAIProvider:
 
         Raises:
             ValueError: the continuation's style is `none`.
+            RequestError: the request cannot be translated.
         """
-        body = self._original(request)
+        asked = native(request, Format.OPENAI).request
+        body = self._original(asked, translated=request.format is not Format.OPENAI)
         style = Style.RESTART
         if continuation is not None:
             style = continuations.apply(
-                body, request, continuation, schema_types=self.family.schema_types
+                body, asked, continuation, schema_types=self.family.schema_types
             )
         return UpstreamRequest(
             method="POST",
@@ -96,7 +106,7 @@ class OpenAIProvider:
             request: the client's request.
             continuation: how, and after what.
         """
-        return continuations.sent(request, continuation)
+        return continuations.sent(native(request, Format.OPENAI).request, continuation)
 
     def reader(self, *, continuing: bool = False) -> StreamReader:  # noqa: ARG002 - all the same
         """A fresh reader for one 2xx response body.
@@ -128,8 +138,10 @@ class OpenAIProvider:
         """
         raise MalformedStream("an OpenAI-compatible server counts no tokens")
 
-    def _original(self, request: ChatRequest) -> dict[str, Any]:
+    def _original(self, request: ChatRequest, *, translated: bool) -> dict[str, Any]:
         rename = self.family.rename
+        if translated:
+            rename = {"max_completion_tokens": self.family.budget, **rename}
         body = {
             rename.get(name, name): value
             for name, value in request.raw.items()

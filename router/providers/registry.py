@@ -56,6 +56,8 @@ class Family:
             unasked.
         usage_since: first `api_version` (date part) that takes it, or "".
         rename: top-level request fields that the server knows by another name only.
+        budget: what a translated request calls the answer's token budget. The older name is known
+            everywhere but at OpenAI's reasoning models.
         how: how its models continue, unless a rule says otherwise.
         rules: exceptions by model name; the first match wins.
         continuation_base_url: base URL that continuations go to, used only while the configured
@@ -77,6 +79,7 @@ class Family:
     usage_option: bool = True
     usage_since: str = ""
     rename: Mapping[str, str] = field(default_factory=dict)
+    budget: str = "max_tokens"
     how: ContinuationStyle = field(default_factory=ContinuationStyle)
     rules: tuple[ModelRule, ...] = ()
     continuation_base_url: str | None = None
@@ -118,7 +121,12 @@ _MAKER = r"(?:.*[./:])?"
 
 _ROWS = (
     # https://platform.openai.com/docs/api-reference/chat; no prefill: answers afresh.
-    Family(name="openai", label="OpenAI", base_url="https://api.openai.com/v1"),
+    Family(
+        name="openai",
+        label="OpenAI",
+        base_url="https://api.openai.com/v1",
+        budget="max_completion_tokens",
+    ),
     # https://learn.microsoft.com/azure/foundry/openai/api-version-lifecycle: the v1 API
     # (`…/openai/v1`) wants no api-version. 2024-10-21 is the last dated release that is not a
     # preview; stream_options came with 2024-09-01-preview.
@@ -131,6 +139,7 @@ _ROWS = (
         deployments=True,
         api_version="2024-10-21",
         usage_since="2024-09-01",
+        budget="max_completion_tokens",
     ),
     Family(name="openai-compatible", label="The OpenAI-compatible server", base_url=None),
     # https://openrouter.ai/docs: a trailing assistant message is passed to the upstream, which may

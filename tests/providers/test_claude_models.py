@@ -151,6 +151,17 @@ def test_a_model_that_cannot_be_made_to_call_a_tool_may_still_call_it() -> None:
     assert [(loss.param, loss.hint) for loss in losses] == [("tool_choice", False)]
 
 
+def test_without_its_thoughts_a_model_thinks_on_only_in_its_own_way() -> None:
+    result = {"type": "tool_result", "tool_use_id": "1", "content": "Fog."}
+    history = [{"role": "user", "content": [result]}]
+    made, losses = settled("claude-sonnet-4-5", thinking={"type": "adaptive"}, messages=history)
+    assert "thinking" not in made
+    assert losses == ["reasoning_effort"]
+    budget = {"type": "enabled", "budget_tokens": 2_000}
+    made, losses = settled("claude-sonnet-4-6", thinking=budget, messages=history)
+    assert (made["thinking"], losses) == ({"type": "adaptive"}, ["reasoning_effort"])
+
+
 # -- Sampling and budgets --------------------------------------------------------------------------
 
 

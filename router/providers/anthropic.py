@@ -1,0 +1,239 @@
+"""The adapter for servers that speak Anthropic's Messages.
+
+A request in that format is passed on as it came, with a few fields replaced; one in another format
+is translated. https://platform.claude.com/docs/en/api/messages
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlunsplit
+
+import msgspec
+
+from router.core.continuation import Continuation, ContinuationStyle
+from router.core.conversation import Loss
+from router.core.faults import Fault
+from router.core.request import ChatRequest, Format
+from router.errors import MalformedStream
+from router.providers import continuations
+from router.providers.base import MAX_ERROR_BODY_BYTES, Sent, StreamReader, UpstreamRequest
+from router.providers.classify import Classifier
+from router.providers.claude_models import ClaudeModel, claude_model, settle
+from router.providers.http import ROUTER_FIELDS, Account, encode, is_header_value, split_url
+from router.providers.registry import Family
+from router.providers.translate import named, native
+from router.wire.anthropic.reader import MessagesReader
+
+_MESSAGES_PATH = "/v1/messages"
+_COUNT_PATH = "/count_tokens"
+_VERSION, _BETA = "anthropic-version", "anthropic-beta"
+
+ANSWER_FIELDS = frozenset(
+    {
+        "max_tokens",
+        "stream",
+        "temperature",
+        "top_k",
+        "top_p",
+        "stop_sequences",
+        "metadata",
+        "service_tier",
+        "container",
+        "inference_geo",
+    }
+)
+"""Fields that speak of an answer: a count of the prompt's tokens refuses them ("Extra inputs are
+not permitted"). https://platform.claude.com/docs/en/api/messages/count_tokens"""
+
+
+@dataclass(frozen=True, slots=True)
+class AnthropicProvider:
+    """One configured target that speaks Messages. Pure and shareable.
+
+    Args:
+        family: its row of the registry.
+        model: the name the server knows.
+        continuation: the target's style and knobs.
+        url: where a request goes.
+        headers: all request headers, credentials included.
+        traits: what the model takes of a translated request.
+        own_version: `anthropic-version` was configured, so a client's does not replace it.
+        classifier: the fault table, bound to this target.
+    """
+
+    family: Family
+    model: str
+    continuation: ContinuationStyle
+    url: str
+    headers: tuple[tuple[str, str], ...]
+    traits: ClaudeModel
+    own_version: bool
+    classifier: Classifier
+
+    def __repr__(self) -> str:
+        # The generated one would show the credential in `headers`.
+        return f"AnthropicProvider({self.family.name}, {self.model!r}, {self.url!r})"
+
+    @property
+    def format(self) -> Format:
+        """Anthropic's Messages."""
+        return Format.ANTHROPIC
+
+    def losses(self, request: ChatRequest) -> tuple[Loss, ...]:
+        """What of a request cannot be said in Messages.
+
+        Args:
+            request: the client's request.
+
+        Raises:
+            RequestError: it is wrong in a way that only shows when it is translated.
+        """
+        _, losses = self._said(request)
+        return losses
+
+    def build(self, request: ChatRequest, continuation: Continuation | None) -> UpstreamRequest:
+        """The HTTP request for a streamed answer, or for its continuation.
+
+        Args:
+            request: the client's request.
+            continuation: None asks the original question.
+
+        Raises:
+            ValueError: the continuation's style is `none`.
+            RequestError: the request cannot be translated.
+        """
+        asked = native(request, Format.ANTHROPIC).request
+        body, _ = self._said(request)
+        body["stream"] = True
+        if continuation is not None:
+            continuations.apply(body, asked, continuation, schema_types=self.family.schema_types)
+        return UpstreamRequest(
+            method="POST", url=self.url, headers=self._headers(request), body=encode(body)
+        )
+
+    def sends(self, request: ChatRequest, continuation: Continuation) -> Sent:
+        """What `build` makes of a continuation.
+
+        Args:
+            request: the client's request.
+            continuation: how, and after what.
+        """
+        return continuations.sent(native(request, Format.ANTHROPIC).request, continuation)
+
+    def reader(self, *, continuing: bool = False) -> StreamReader:  # noqa: ARG002 - all the same
+        """A fresh reader for one 2xx response body.
+
+        Args:
+            continuing: it answers a continuation.
+        """
+        return MessagesReader(on_error=self.classifier.error_object)
+
+    def classify(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault:
+        """What a non-2xx response means. Never raises.
+
+        Args:
+            status: HTTP status.
+            headers: response headers, names in lower case.
+            body: the first bytes of the body; more than `MAX_ERROR_BODY_BYTES` is not read.
+        """
+        return self.classifier.response(status, headers, body[:MAX_ERROR_BODY_BYTES])
+
+    def count_request(self, request: ChatRequest) -> UpstreamRequest | None:
+        """The HTTP request that counts the tokens of a prompt.
+
+        Args:
+            request: the client's request; its token budget need not be there.
+
+        Raises:
+            RequestError: the request cannot be translated.
+        """
+        body, _ = self._said(request)
+        return UpstreamRequest(
+            method="POST",
+            url=_with_path(self.url, _COUNT_PATH),
+            headers=tuple(
+                (name, "application/json" if name.lower() == "accept" else value)
+                for name, value in self._headers(request)
+            ),
+            body=encode({name: body[name] for name in body if name not in ANSWER_FIELDS}),
+        )
+
+    def read_count(self, body: bytes) -> int:
+        """The number of tokens in a 2xx answer to it.
+
+        Args:
+            body: the answer's, whole.
+
+        Raises:
+            MalformedStream: there is no such number in it.
+        """
+        try:
+            return msgspec.json.decode(body, type=_Count).input_tokens
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise MalformedStream("the count of tokens holds no number `input_tokens`") from None
+
+    def _said(self, request: ChatRequest) -> tuple[dict[str, Any], tuple[Loss, ...]]:
+        """The body of a request to this model, and what could not be said in it."""
+        asked = native(request, Format.ANTHROPIC)
+        body = {k: v for k, v in asked.request.raw.items() if k not in ROUTER_FIELDS}
+        losses = asked.losses
+        if request.format is not Format.ANTHROPIC:
+            body, more = settle(body, self.traits)
+            losses = (*losses, *named(more, request.format))
+        body["model"] = self.model
+        return body, losses
+
+    def _headers(self, request: ChatRequest) -> tuple[tuple[str, str], ...]:
+        """The target's headers, and what a client of the same format says of the format: the
+        version, unless one is configured, and betas beside those that are."""
+        if request.format is not Format.ANTHROPIC or not request.headers:
+            return self.headers
+        said = {name: value for name, value in request.headers if is_header_value(value)}
+        headers = {name.lower(): (name, value) for name, value in self.headers}
+        if _VERSION in said and not self.own_version:
+            headers[_VERSION] = (_VERSION, said[_VERSION])
+        if _BETA in said:
+            name, own = headers.get(_BETA, (_BETA, ""))
+            both = (beta.strip() for beta in f"{own},{said[_BETA]}".split(","))
+            headers[_BETA] = (name, ",".join(dict.fromkeys(filter(None, both))))
+        return tuple(headers.values())
+
+
+class _Count(msgspec.Struct):
+    input_tokens: int
+
+
+def make(account: Account) -> AnthropicProvider:
+    """The provider of a target that speaks Messages.
+
+    Args:
+        account: the target.
+
+    Raises:
+        ValueError: its URL is no HTTP URL, or a header could not be sent. A sentence.
+    """
+    return AnthropicProvider(
+        family=account.family,
+        model=account.model,
+        continuation=account.continuation,
+        url=_messages_url(account.base_url),
+        headers=account.sent_headers(),
+        traits=claude_model(account.model),
+        own_version=any(name.lower() == _VERSION for name in account.headers),
+        classifier=account.classifier(),
+    )
+
+
+def _messages_url(root: str) -> str:
+    """`{root}/v1/messages`, of which the root may have a part already."""
+    parts = split_url(root)
+    path = parts.path.rstrip("/").removesuffix("/messages").removesuffix("/v1")
+    return urlunsplit((parts.scheme, parts.netloc, path + _MESSAGES_PATH, parts.query, ""))
+
+
+def _with_path(url: str, more: str) -> str:
+    parts = split_url(url)
+    return urlunsplit((parts.scheme, parts.netloc, parts.path + more, parts.query, ""))
