@@ -9,6 +9,8 @@ from dataclasses import replace
 from typing import Any, Literal, cast
 
 import pytest
+from anthropic.types import message_create_params
+from anthropic.types.beta import message_create_params as beta_params
 from hypothesis import given
 from hypothesis import strategies as st
 from support.conversations import ARGUMENTS, NAMES, TEXTS, THOUGHTS, alike, conversations
@@ -414,6 +416,14 @@ def test_a_field_is_held_or_lost_by_name(
     losses = read(**{field: value}).losses
     assert params(losses, hint=True) == hints
     assert params(losses, hint=False) == demands
+
+
+def test_no_field_of_the_reference_is_missing_here() -> None:
+    """The SDK is written from the reference; some of its parameters are headers on the wire."""
+    stable = set(message_create_params.MessageCreateParamsBase.__annotations__)
+    beta = set(beta_params.MessageCreateParamsBase.__annotations__)
+    headers = {"betas", "user_profile_id", "workspace_id"}
+    assert (stable | beta) - headers <= HELD.keys() | HINTS.keys() | DEMANDS.keys()
 
 
 def test_where_nothing_is_left_a_turn_stays() -> None:

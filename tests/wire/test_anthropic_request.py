@@ -17,7 +17,7 @@ from router.errors import RequestError
 from router.wire.anthropic import parse_count_request, parse_messages_request
 from router.wire.anthropic.request import MAX_STOP
 from router.wire.anthropic.signature import UNSIGNED_SIGNATURE_PREFIX, unsigned_signature
-from router.wire.checks import MAX_MESSAGES, MAX_TOOLS
+from router.wire.checks import MAX_MESSAGES, MAX_TOOLS, is_base64
 
 PNG = base64.b64encode(b"\x89PNG\r\n").decode()
 SIGNATURE = base64.b64encode(b"signed by its provider").decode()
@@ -444,3 +444,13 @@ def test_any_block_is_taken_or_refused_by_name(
     content = [fields | {"type": kind} for kind, fields in blocks]
     error = error_of(encoded(messages=[USER, {"role": role, "content": content}]))
     assert error is None or (error.param or "").startswith("messages[1]")
+
+
+@given(st.binary(min_size=1, max_size=9), st.text("AZaz09+/=-_ \né", max_size=12))
+def test_base64_is_what_decodes_and_nothing_else(data: bytes, text: str) -> None:
+    assert is_base64(base64.b64encode(data).decode())
+    try:
+        decoded = base64.b64decode(text.encode(), validate=True)
+    except ValueError:
+        decoded = b""
+    assert is_base64(text) is (bool(decoded) and len(text) % 4 == 0)

@@ -11,6 +11,7 @@ from typing import Any, Literal, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from openai.types.chat import completion_create_params
 from support.conversations import JSON, alike, conversations, joined
 
 from router.core.conversation import (
@@ -536,6 +537,12 @@ def test_a_field_is_held_or_lost_by_name(
     losses = read(**{field: value}).losses
     assert params(losses, hint=True) == hints
     assert params(losses, hint=False) == demands
+
+
+def test_no_field_of_the_reference_is_missing_here() -> None:
+    """The SDK is written from the reference."""
+    known = set(completion_create_params.CompletionCreateParamsBase.__annotations__)
+    assert known <= HELD.keys() | HINTS.keys() | DEMANDS.keys()
 
 
 def test_the_tools_that_are_allowed_are_those_offered() -> None:
