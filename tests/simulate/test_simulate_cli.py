@@ -92,11 +92,11 @@ def test_it_serves_until_interrupted(number: signal.Signals) -> None:
         with httpx.Client(base_url=url) as client:
             assert client.post("/chat/completions", json=body).status_code == 200
             assert client.post("/chat/completions", json=body).status_code == 503
-            asked = {"contents": [{"parts": [{"text": "x"}]}]}
-            assert client.post("/models/sim:generateContent", json=asked).status_code == 200
-            asked = {"model": "sim", "max_tokens": 9, **body}
+            contents = {"contents": [{"parts": [{"text": "x"}]}]}
+            assert client.post("/models/sim:generateContent", json=contents).status_code == 200
+            message = {"model": "sim", "max_tokens": 9, **body}
             version = {"anthropic-version": "2023-06-01"}
-            assert client.post("/messages", json=asked, headers=version).status_code == 200
+            assert client.post("/messages", json=message, headers=version).status_code == 200
             process.send_signal(number)
             _, errors = process.communicate(timeout=10)
         assert (process.returncode, errors) == (0, "")

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from router.simulate import (
@@ -29,6 +32,16 @@ from router.simulate.casting import FaultPlan
 )
 def test_a_fault_is_read(text: str, spec: FaultSpec) -> None:
     assert parse_fault(text) == spec
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "simulate.md"
+
+
+def test_the_documented_orders_are_orders_and_none_is_missing() -> None:
+    rows = [line.split("|")[1] for line in PAGE.read_text("utf-8").splitlines() if "| `" in line]
+    words = [word for row in rows for word in re.findall(r"`([^`]+)`", row)]
+    orders = [parse_directives(word) for word in words]
+    assert {fault.kind for order in orders for fault in order.faults} == {*Misdeed}
 
 
 @pytest.mark.parametrize("kind", list(Misdeed))
