@@ -263,6 +263,8 @@ DEEP: Any = json.loads("[" * 100 + "]" * 100)
     [
         b"data: " + b"[" * 20_000 + b"]" * 20_000 + b"\n\n",
         b"data: 5\n\n",
+        b'data: {"type": ["text"]}\n\n',
+        b'{"type": ["text"]}\n',
         event("message_start", message=5),
         start(content=5),
         start(content=[5]),

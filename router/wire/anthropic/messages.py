@@ -96,7 +96,7 @@ class MessageNormaliser(ContentBlocks):
         kind = value.get("type")
         handle = _EVENTS.get(kind) if type(kind) is str else None
         if handle is None:
-            self._unknown(value, kind, out)
+            self._unknown(value, out)
             return
         handle(self, value, out)
         if self.odd:
@@ -115,7 +115,8 @@ class MessageNormaliser(ContentBlocks):
         self.take(value, out)
         if out and type(out[-1]) in _ENDS:
             return
-        if value.get("type") not in _EVENTS:
+        kind = value.get("type")
+        if not (isinstance(kind, str) and kind in _EVENTS):
             raise MalformedStream("The provider's answer is JSON, but no message.")
 
     def report(self, said: Json, out: list[Event]) -> None:
@@ -127,13 +128,14 @@ class MessageNormaliser(ContentBlocks):
         """
         out.append(failed(said, self._on_error))
 
-    def _unknown(self, value: dict[str, Any], kind: Json, out: list[Event]) -> None:
+    def _unknown(self, value: dict[str, Any], out: list[Event]) -> None:
         """An event of tomorrow is nothing to us; an error is one in any shape."""
+        kind = value.get("type")
         if says_something(value.get("error")):
             self.report(value, out)
         elif is_flat(value) if not kind else isinstance(kind, str) and kind.endswith("_error"):
             self.report({"error": value}, out)
-        elif not kind:
+        elif not (kind and isinstance(kind, str)):
             raise MalformedStream("The provider sent an object that is no part of a message.")
 
     # -- the message ---------------------------------------------------------------------------
