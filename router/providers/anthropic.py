@@ -106,7 +106,7 @@ class AnthropicProvider:
             RequestError: the request cannot be translated.
         """
         asked = native(request, Format.ANTHROPIC).request
-        body, _ = self._said(request)
+        body, _ = self._said(request, onward=continuation is not None)
         body["stream"] = True
         if continuation is not None:
             continuations.apply(body, asked, continuation, schema_types=self.family.schema_types)
@@ -175,12 +175,18 @@ class AnthropicProvider:
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise MalformedStream("the count of tokens holds no number `input_tokens`") from None
 
-    def _said(self, request: ChatRequest) -> tuple[dict[str, Any], tuple[Loss, ...]]:
-        """The body of a request to this model, and what could not be said in it."""
+    def _said(
+        self, request: ChatRequest, *, onward: bool = False
+    ) -> tuple[dict[str, Any], tuple[Loss, ...]]:
+        """The body of a request to this model, and what could not be said in it.
+
+        A client's own words are between it and the provider, until an answer has begun: then a word
+        that only this model refuses would break it off.
+        """
         asked = native(request, Format.ANTHROPIC)
         body = {k: v for k, v in asked.request.raw.items() if k not in ROUTER_FIELDS}
         losses = asked.losses
-        if request.format is not Format.ANTHROPIC:
+        if onward or request.format is not Format.ANTHROPIC:
             body, more = settle(body, self.traits)
             losses = (*losses, *named(more, request.format))
         body["model"] = self.model

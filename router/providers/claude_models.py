@@ -3,7 +3,7 @@
 A translated body says all that the client said, in the words of the newest models
 (`router/wire/anthropic/conversation_out.py`). A model answers 400 to what it does not know; here
 that is taken out or said otherwise, and its loss is told. A request that came as Messages is the
-client's own, and is not touched.
+client's own, and is sent as it is; only when an answer to it has begun must the next model take it.
 
 A name of tomorrow is taken for the newest row. One that is no Claude's, at a server that speaks
 Messages all the same, gets the words that such servers know: those of the format's early days.
@@ -107,13 +107,15 @@ def settle(body: Mapping[str, Any], model: ClaudeModel) -> tuple[dict[str, Any],
     """The body as a model takes it, and what it loses by that.
 
     Args:
-        body: as the wire wrote it; what it holds is shared, and not changed.
+        body: as the wire wrote it, or as a client sent it and it was checked; what it holds is
+            shared, and not changed.
         model: the row of the model that is asked.
 
     Returns:
         A fresh body; the losses, named as chat completions name their fields.
     """
-    settled, losses = dict(body), list[Loss]()
+    settled = {name: value for name, value in body.items() if value is not None}
+    losses: list[Loss] = []
     if model.max_tokens is not None:
         settled["max_tokens"] = min(settled["max_tokens"], model.max_tokens)
     _force(settled, model, losses)
@@ -148,7 +150,7 @@ def _think(body: dict[str, Any], model: ClaudeModel, losses: list[Loss]) -> None
     asked: Mapping[str, Any] = body.pop("thinking", None) or {}
     if not asked:
         return
-    if asked["type"] == "disabled":
+    if asked["type"] in _OFF:
         if model.off:
             body["thinking"] = dict(model.off)
         elif model.off is None:
@@ -167,16 +169,19 @@ def _think(body: dict[str, Any], model: ClaudeModel, losses: list[Loss]) -> None
             body["thinking"] = thinking
 
 
+_OFF = frozenset({"disabled", "between_tools"})
+
+
 def _thinking(
     body: Mapping[str, Any], asked: Mapping[str, Any], model: ClaudeModel, losses: list[Loss]
 ) -> dict[str, Any]:
     budget = asked.get("budget_tokens")
     display = {"display": asked["display"]} if model.adaptive and "display" in asked else {}
-    if model.adaptive and (budget is None or not model.budget or _hands_results_in(body)):
+    if model.adaptive and (budget is None or not model.budget or _lacks_thought(body)):
         if budget is not None:
             _lose(losses, "How much to think is left to the model.")
         return {"type": "adaptive", **display}
-    if _hands_results_in(body):
+    if _lacks_thought(body):
         _lose(
             losses, "Claude thinks on only with the thoughts before its calls, which are not here."
         )
@@ -192,12 +197,21 @@ def _thinking(
     return {"type": "enabled", "budget_tokens": budget, **display}
 
 
-def _hands_results_in(body: Mapping[str, Any]) -> bool:
+def _lacks_thought(body: Mapping[str, Any]) -> bool:
     """In the mode `enabled`, though not in `adaptive`, the calls whose results are handed in must
-    stand behind a thought, and none comes along from another format:
-    https://platform.claude.com/docs/en/build-with-claude/adaptive-thinking."""
-    content = body["messages"][-1]["content"] if body["messages"] else ""
-    return any(isinstance(block, Mapping) and block["type"] == "tool_result" for block in content)
+    stand behind a thought; none comes along from another format.
+    https://platform.claude.com/docs/en/build-with-claude/adaptive-thinking"""
+    called, handed = ([], [], *(_blocks(message) for message in body["messages"][-2:]))[-2:]
+    results = any(block["type"] == "tool_result" for block in handed)
+    return results and called[:1] != [] and called[0]["type"] not in _THOUGHTS
+
+
+def _blocks(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    content = message.get("content")
+    return content if isinstance(content, list) else []
+
+
+_THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 
 
 def _try(body: dict[str, Any], model: ClaudeModel, losses: list[Loss]) -> None:

@@ -163,6 +163,19 @@ def test_a_prefix_follows_the_clients_own() -> None:
     assert target.sends(request, go_on).style is Style.ASSISTANT_TAIL
 
 
+def test_an_answer_that_has_begun_is_not_broken_off_by_a_word_that_a_model_refuses() -> None:
+    request = asked(temperature=0.3, thinking={"type": "adaptive"}, max_tokens=4_000)
+    newer, older = provider(model="claude-opus-4-7"), provider()
+    for target in (newer, older):
+        assert body_of(target, request)["temperature"] == 0.3
+        assert body_of(target, request)["thinking"] == {"type": "adaptive"}
+    onward = json.loads(
+        newer.build(request, Continuation(how=newer.continuation, prefix="Begun. ")).body
+    )
+    assert "temperature" not in onward
+    assert onward["thinking"] == {"type": "adaptive"}
+
+
 # -- A request of another format -------------------------------------------------------------------
 
 

@@ -152,14 +152,22 @@ def test_a_model_that_cannot_be_made_to_call_a_tool_may_still_call_it() -> None:
 
 
 def test_without_its_thoughts_a_model_thinks_on_only_in_its_own_way() -> None:
+    call = {"type": "tool_use", "id": "1", "name": "t", "input": {}}
     result = {"type": "tool_result", "tool_use_id": "1", "content": "Fog."}
-    history = [{"role": "user", "content": [result]}]
+    history = [
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [result]},
+    ]
     made, losses = settled("claude-sonnet-4-5", thinking={"type": "adaptive"}, messages=history)
     assert "thinking" not in made
     assert losses == ["reasoning_effort"]
     budget = {"type": "enabled", "budget_tokens": 2_000}
     made, losses = settled("claude-sonnet-4-6", thinking=budget, messages=history)
     assert (made["thinking"], losses) == ({"type": "adaptive"}, ["reasoning_effort"])
+    thought = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
+    history[0] = {"role": "assistant", "content": [thought, call]}
+    made, losses = settled("claude-sonnet-4-5", thinking=budget, messages=history)
+    assert (made["thinking"], losses) == (budget, [])
 
 
 # -- Sampling and budgets --------------------------------------------------------------------------
@@ -206,7 +214,9 @@ BODIES = st.fixed_dictionaries(
     optional={
         "thinking": st.sampled_from(
             [
+                None,
                 {"type": "disabled"},
+                {"type": "between_tools"},
                 {"type": "adaptive"},
                 {"type": "adaptive", "display": "omitted"},
                 {"type": "enabled", "budget_tokens": 1},
@@ -215,15 +225,16 @@ BODIES = st.fixed_dictionaries(
         ),
         "output_config": st.sampled_from([{"effort": word} for word in (*EFFORTS, "odd")]),
         "tool_choice": st.sampled_from([{"type": "auto"}, {"type": "any"}, {"type": "none"}]),
-        "temperature": st.floats(0, 1),
-        "top_p": st.floats(0, 1),
-        "top_k": st.integers(1, 50),
+        "temperature": st.none() | st.floats(0, 1),
+        "top_p": st.none() | st.floats(0, 1),
+        "top_k": st.none() | st.integers(1, 50),
     },
 )
 
 
 def refusals(made: dict[str, Any], model: ClaudeModel) -> list[str]:
     """What the model's server would answer 400 to."""
+    made = {name: value for name, value in made.items() if value is not None}
     thinking = made.get("thinking", {})
     kind, forced = thinking.get("type"), made.get("tool_choice", {}).get("type") == "any"
     thinks = kind in ("enabled", "adaptive")
@@ -233,7 +244,7 @@ def refusals(made: dict[str, Any], model: ClaudeModel) -> list[str]:
         "adaptive": kind == "adaptive" and not model.adaptive,
         "enabled": kind == "enabled" and not model.budget,
         "budget": budget is not None and not MIN_THINKING_TOKENS <= budget < made["max_tokens"],
-        "disabled": kind == "disabled" and model.off != {"type": "disabled"},
+        "off": kind in ("disabled", "between_tools") and model.off != {"type": kind},
         "display": "display" in thinking and not model.adaptive,
         "effort": effort is not None and effort not in model.efforts,
         "forced": forced and (not model.forced or thinks),
