@@ -42,7 +42,7 @@ from router.engine.report import StreamReport
 from router.engine.resume import Resumed
 from router.engine.route import Route
 from router.engine.run import ROUTER_STOPPED
-from router.errors import RequestError
+from router.errors import MalformedStream, RequestError
 
 STALL_GRACE_S = 5.0
 """Past the request's own deadline by this much, a client that takes no more bytes is let go."""
@@ -56,6 +56,8 @@ and no other stream's token waits for that."""
 
 SCHEMA_ASIDE_BYTES = 32_768
 """The same for schemas, which are compiled: 0.5 ms for 1 KB."""
+
+_INTERRUPTED = "stream_interrupted"
 
 _log = logging.getLogger("router.api")
 
@@ -279,6 +281,10 @@ class _Call:
                 raise
             if not self._left:
                 await self._tell_stopped(sink)
+        except MalformedStream as error:
+            # What the provider said cannot be put into the client's format.
+            refusal = RequestError(str(error), status=502, type="server_error", code=_INTERRUPTED)
+            await sink.give_up(refusal, code=_INTERRUPTED, report=self._report)
         except Exception:  # noqa: BLE001 - a bug of ours must still end the stream in an error
             _log.exception("stream %s failed inside the router", self._origin.stream_id)
             await sink.give_up(internal_error(), code="internal_error", report=self._report)
@@ -291,7 +297,7 @@ class _Call:
         """The stream is broken off because this process ends: say how to go on elsewhere."""
         lasting = self._engine.store.lasting
         error = draining_error(self._report, self._origin.part, lasting=lasting)
-        await sink.give_up(error, code="stream_interrupted", report=self._report)
+        await sink.give_up(error, code=_INTERRUPTED, report=self._report)
 
     def _fenced(self, task: asyncio.Task[Any], sink: AnswerSink) -> None:
         """The client is elsewhere by now. This end of it may be dead, and take not even the error

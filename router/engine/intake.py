@@ -44,7 +44,9 @@ from router.providers.base import Sent
 MAX_HELD_EXTRAS = 64
 """Bound on fields of unknown meaning that wait for the first output of an attempt."""
 
-PROVIDER_TOOLS = frozenset({"annotations", "citations", "executed_tools", "server_tool_use"})
+PROVIDER_TOOLS = frozenset(
+    {"annotations", "citations", "executed_tools", "mcp_tool_use", "server_tool_use"}
+)
 """Delta fields that show that the provider itself ran a tool: that counts as a tool call."""
 
 MAX_SURPLUS_CHARS = 10_000
@@ -430,7 +432,7 @@ class Intake:
                 meter.model = event.model
                 self._extras.append(event)  # a writer may have to know that another model speaks
             case Usage():
-                meter.usage = event
+                meter.counted(event)
             case Finish():
                 self._finishes[event.choice] = event
             case _:

@@ -28,6 +28,7 @@ class Meter:
 
     __slots__ = (
         "_clock",
+        "_counted_chars",
         "_first_s",
         "_last_s",
         "_origin_s",
@@ -68,6 +69,7 @@ class Meter:
         self.chunks = 0
         self.reasoning_chars = 0
         self.usage: Usage | None = None
+        self._counted_chars = 0
 
     def output(self, chunks: int, chars: int) -> None:
         """Output came.
@@ -83,12 +85,23 @@ class Meter:
         self.chunks += chunks
         self.chars += chars
 
+    def counted(self, usage: Usage) -> None:
+        """The provider said what it cost so far.
+
+        Args:
+            usage: a later one replaces an earlier.
+        """
+        self.usage = usage
+        self._counted_chars = self.chars
+
     def report(self, fault: Fault | None) -> AttemptReport:
         """The attempt is over.
 
         Args:
             fault: why it ended badly, or None.
         """
+        reported = self.usage.raw if self.usage is not None else None
+        usage = self._estimate() if reported is None else self._completed(reported, fault)
         return AttemptReport(
             number=self.number,
             target=self.target,
@@ -102,20 +115,27 @@ class Meter:
             chunks=self.chunks,
             reasoning_chars=self.reasoning_chars,
             fault=fault,
-            usage=self._usage(),
-            usage_estimated=self.usage is None,
+            usage=usage,
+            usage_estimated=usage is not reported,
         )
 
     def _since_start_ms(self, when_s: float | None) -> float | None:
         return None if when_s is None else 1000 * (when_s - self._start_s)
 
-    def _usage(self) -> dict[str, Any]:
-        if self.usage is not None:
-            return self.usage.raw
+    def _estimate(self) -> dict[str, Any]:
         # An attempt that never answered is not billed by anyone.
         asked = self._prompt_chars // CHARS_PER_TOKEN if self._first_s is not None else 0
-        said = -(-self.chars // CHARS_PER_TOKEN)
-        return {"prompt_tokens": asked, "completion_tokens": said, "total_tokens": asked + said}
+        return _usage(asked, self._said())
+
+    def _said(self) -> int:
+        return -(-self.chars // CHARS_PER_TOKEN)
+
+    def _completed(self, reported: dict[str, Any], fault: Fault | None) -> dict[str, Any]:
+        """Of an attempt that broke off, a count from before the answer is too little: some
+        providers count the prompt at the beginning, and the answer at an end that never came."""
+        if fault is None or not self.chars or self._counted_chars:
+            return reported
+        return reported | _usage(_tokens(reported, "prompt_tokens"), self._said())
 
 
 def add_usage(attempts: tuple[AttemptReport, ...]) -> dict[str, Any]:
@@ -131,7 +151,10 @@ def add_usage(attempts: tuple[AttemptReport, ...]) -> dict[str, Any]:
     if len(costly) == 1:
         return costly[0]
     asked = sum(_tokens(one, "prompt_tokens") for one in costly)
-    said = sum(_tokens(one, "completion_tokens") for one in costly)
+    return _usage(asked, sum(_tokens(one, "completion_tokens") for one in costly))
+
+
+def _usage(asked: int, said: int) -> dict[str, Any]:
     return {"prompt_tokens": asked, "completion_tokens": said, "total_tokens": asked + said}
 
 
