@@ -207,10 +207,14 @@ def _unsigned(content: Mapping[str, Any]) -> Mapping[str, Any]:
 def _thinking(said: Mapping[str, Any], model: GeminiModel, losses: list[Loss]) -> dict[str, Any]:
     """An effort or a number of tokens in the word or the number that the model takes.
 
-    No thinking is the least there is, for a model that always thinks.
+    No thinking is the least there is, for a model that always thinks. Its thoughts are not asked
+    for then, which is refused: "Thinking_config.include_thoughts is only enabled when thinking is
+    enabled" (https://github.com/lofcz/LLMTornado/pull/66).
     """
     level, budget = said.get("thinkingLevel"), said.get("thinkingBudget")
-    shown = {name: said[name] for name in ("includeThoughts",) if name in said}
+    shown = {"includeThoughts": said["includeThoughts"]} if "includeThoughts" in said else {}
+    if budget == 0:
+        shown = {}
     if not model.levels and model.budget is None:
         if budget != 0 and said:
             _lose(losses, "This model does not think.")

@@ -101,7 +101,8 @@ def test_no_thinking_is_the_least_there_is(
     said, messages = thinking(model, thinkingBudget=0)
     assert said == sent
     assert bool(messages) is always
-    patched, _ = thinking(model, thinkingBudget=0, thinkingLevel="HIGH")  # by a merge patch
+    asked = {"thinkingLevel": "HIGH", "includeThoughts": True}
+    patched, _ = thinking(model, thinkingBudget=0, **asked)  # by a merge patch
     assert patched == sent
 
 

@@ -353,19 +353,23 @@ def test_structured_output() -> None:
     assert losses(document=any_json) == ()
 
 
+SHOWN = {"includeThoughts": True}
+
+
 @pytest.mark.parametrize(
     ("fields", "config"),
     [
-        ({"effort": "medium"}, {"thinkingLevel": "MEDIUM"}),
+        ({"effort": "medium"}, {"thinkingLevel": "MEDIUM", **SHOWN}),
         ({"effort": "none"}, {"thinkingBudget": 0}),
         ({"on": False}, {"thinkingBudget": 0}),
-        ({"on": True}, {"thinkingBudget": -1}),
-        ({"on": True, "budget_tokens": 2048}, {"thinkingBudget": 2048}),
+        ({"on": True}, {"thinkingBudget": -1, **SHOWN}),
+        ({"on": True, "budget_tokens": 2048}, {"thinkingBudget": 2048, **SHOWN}),
         (
             {"effort": "high", "budget_tokens": 9},
-            {"thinkingLevel": "HIGH", "thinkingBudget": 9},
+            {"thinkingLevel": "HIGH", "thinkingBudget": 9, **SHOWN},
         ),
-        ({"shown": True}, {"includeThoughts": True}),
+        ({"shown": True}, SHOWN),
+        ({"on": True, "shown": False}, {"thinkingBudget": -1, "includeThoughts": False}),
     ],
 )
 def test_thinking_says_all_that_was_said(fields: dict[str, Any], config: dict[str, Any]) -> None:

@@ -67,8 +67,13 @@ def _count(n: int, losses: Losses) -> int | None:
 
 def _thinking(thinking: Thinking) -> dict[str, Any] | None:
     """All that was said: an effort as `thinkingLevel`, a number of tokens as `thinkingBudget`,
-    where 0 is none and -1 is the model's choice."""
+    where 0 is none and -1 is the model's choice.
+
+    Whoever asks for thinking gets the thoughts, unless they are to be hidden: other formats show
+    them unasked, and a model that thinks unseen cannot be told from one that is dead.
+    """
     config: dict[str, Any] = {}
+    shown = thinking.shown
     if thinking.on is False or thinking.effort == "none":
         config["thinkingBudget"] = 0
     else:
@@ -78,8 +83,9 @@ def _thinking(thinking: Thinking) -> dict[str, Any] | None:
             config["thinkingBudget"] = thinking.budget_tokens
         if thinking.on and not config:
             config["thinkingBudget"] = DYNAMIC
-    if thinking.shown is not None:
-        config["includeThoughts"] = thinking.shown
+        shown = shown is not False if config else shown
+    if shown is not None:
+        config["includeThoughts"] = shown
     return config or None
 
 
