@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.bodies import described, judge
 
@@ -196,6 +196,7 @@ LIKELY = st.fixed_dictionaries(
 
 
 @given(st.lists(LIKELY | JSON, max_size=4), st.booleans(), st.booleans())
+@example([[{}]], True, False)
 def test_any_json_is_read_or_refused(values: list[Any], body: bool, continuing: bool) -> None:
     data = json.dumps(values).encode() if body else b"".join(map(event, values))
     events = run(data, continuing=continuing)

@@ -169,7 +169,8 @@ class AnswerNormaliser:
         self.take(value, out)
         if out and type(out[-1]) is Failed:
             return
-        if _KNOWN.isdisjoint(value):
+        objects = value if type(value) is list else (value,)
+        if all(_KNOWN.isdisjoint(obj) for obj in objects):
             raise MalformedStream("The provider's answer is JSON, but none that Gemini gives.")
 
     def report(self, said: Json, out: list[Event]) -> None:
