@@ -149,8 +149,8 @@ def conversations(draw: st.DrawFn) -> Conversation:
 
 def alike(conversation: Conversation) -> Conversation:
     """What any two ways of saying the same have in common: paths and losses are left out, turns of
-    one role joined, results put first, JSON spelled one way, and a choice of tools that nobody made
-    is the model's."""
+    one role joined, results put first, JSON spelled one way, a choice of tools that nobody made is
+    the model's, and thoughts are shown."""
     turns: list[Turn] = []
     for turn in conversation.turns:
         parts = tuple(bare(part) for part in turn.parts)
@@ -166,9 +166,15 @@ def alike(conversation: Conversation) -> Conversation:
         tools=tuple(replace(tool, where="") for tool in conversation.tools),
         tool_choice=conversation.tool_choice or ToolChoice(mode="auto"),
         document=None if document is None else replace(document, where="", name=""),
-        thinking=None if thinking is None else replace(thinking, where=""),
+        thinking=None if thinking is None else alike_thinking(thinking),
         losses=(),
     )
+
+
+def alike_thinking(thinking: Thinking) -> Thinking:
+    """Thoughts are shown unless they are to be hidden."""
+    shown = thinking.shown if thinking.on is False else thinking.shown is not False
+    return replace(thinking, where="", shown=shown)
 
 
 def bare(part: Part) -> Part:

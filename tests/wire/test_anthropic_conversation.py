@@ -545,16 +545,24 @@ def test_a_document_of_text_is_one() -> None:
     ]
 
 
+SHOWN = {"display": "summarized"}
+
+
 @pytest.mark.parametrize(
     ("thinking", "config", "effort"),
     [
         (Thinking(where="t", effort="none"), {"type": "disabled"}, None),
         (Thinking(where="t", on=False), {"type": "disabled"}, None),
-        (Thinking(where="t", effort="minimal"), {"type": "adaptive"}, "low"),
-        (Thinking(where="t", effort="high"), {"type": "adaptive"}, "high"),
+        (Thinking(where="t", effort="minimal"), {"type": "adaptive", **SHOWN}, "low"),
+        (Thinking(where="t", effort="high"), {"type": "adaptive", **SHOWN}, "high"),
         (
             Thinking(where="t", budget_tokens=2_000, shown=True),
-            {"type": "enabled", "budget_tokens": 2_000, "display": "summarized"},
+            {"type": "enabled", "budget_tokens": 2_000, **SHOWN},
+            None,
+        ),
+        (
+            Thinking(where="t", on=True, shown=False),
+            {"type": "adaptive", "display": "omitted"},
             None,
         ),
     ],

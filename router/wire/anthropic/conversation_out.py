@@ -161,7 +161,12 @@ def _sampling(sampling: Sampling, losses: Losses) -> _Json:
 
 def _thinking(thinking: Thinking | None, max_tokens: int, losses: Losses) -> _Json | None:
     """An effort turns thinking on, since other formats name it for models that reason; a number of
-    tokens is a budget; neither leaves it to the model."""
+    tokens is a budget; neither leaves it to the model.
+
+    Newer models hide their thoughts unless they are told to show them. Other formats show them
+    unasked, and a model that thinks unseen cannot be told from one that is dead:
+    https://platform.claude.com/docs/en/build-with-claude/extended-thinking.
+    """
     if thinking is None:
         return None
     if thinking.on is False or thinking.effort == "none":
@@ -173,8 +178,7 @@ def _thinking(thinking: Thinking | None, max_tokens: int, losses: Losses) -> _Js
             losses.add(thinking.where, "The answer's budget has no room for thinking.", hint=True)
             return None
         written = {"type": "enabled", "budget_tokens": budget}
-    if thinking.shown is not None:
-        written["display"] = "summarized" if thinking.shown else "omitted"
+    written["display"] = "omitted" if thinking.shown is False else "summarized"
     return written
 
 
