@@ -21,7 +21,8 @@ from router.errors import MalformedStream
 from router.providers import continuations
 from router.providers.base import MAX_ERROR_BODY_BYTES, Sent, StreamReader, UpstreamRequest
 from router.providers.classify import Classifier
-from router.providers.claude_models import ClaudeModel, claude_model, settle
+from router.providers.claude_models import ClaudeModel, claude_model, settle, think_on
+from router.providers.continue_anthropic import forget_thinking
 from router.providers.http import ROUTER_FIELDS, Account, encode, is_header_value, split_url
 from router.providers.registry import Family
 from router.providers.translate import named, native
@@ -181,14 +182,19 @@ class AnthropicProvider:
         """The body of a request to this model, and what could not be said in it.
 
         A client's own words are between it and the provider, until an answer has begun: then a word
-        that only this model refuses would break it off.
+        that only this model refuses would break it off. Or until another family has taken a turn,
+        of which the client cannot know.
         """
         asked = native(request, Format.ANTHROPIC)
         body = {k: v for k, v in asked.request.raw.items() if k not in ROUTER_FIELDS}
         losses = asked.losses
         if onward or request.format is not Format.ANTHROPIC:
             body, more = settle(body, self.traits)
-            losses = (*losses, *named(more, request.format))
+        else:
+            body, more = think_on(body, self.traits)
+            if more and "thinking" not in body:
+                forget_thinking(body)
+        losses = (*losses, *named(more, request.format))
         body["model"] = self.model
         return body, losses
 

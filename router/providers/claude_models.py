@@ -125,6 +125,28 @@ def settle(body: Mapping[str, Any], model: ClaudeModel) -> tuple[dict[str, Any],
     return settled, tuple(losses)
 
 
+def think_on(
+    body: Mapping[str, Any], model: ClaudeModel
+) -> tuple[dict[str, Any], tuple[Loss, ...]]:
+    """A client's own request, in the midst of whose work another model took a turn.
+
+    That turn came without a thought, or with one that nobody signed, which is not sent; Claude
+    refuses to think on after it, and would at every request until the work is done.
+
+    Args:
+        body: as a client sent it and it was checked; what it holds is shared, and not changed.
+        model: the row of the model that is asked.
+
+    Returns:
+        A fresh body; the losses, named as chat completions name their fields.
+    """
+    settled = dict(body)
+    losses: list[Loss] = []
+    if (body.get("thinking") or {}).get("type") == "enabled" and _lacks_thought(body):
+        _think(settled, model, losses)
+    return settled, tuple(losses)
+
+
 # -- Tools -----------------------------------------------------------------------------------------
 
 
@@ -201,9 +223,18 @@ def _lacks_thought(body: Mapping[str, Any]) -> bool:
     """In the mode `enabled`, though not in `adaptive`, the calls whose results are handed in must
     stand behind a thought; none comes along from another format.
     https://platform.claude.com/docs/en/build-with-claude/adaptive-thinking"""
-    called, handed = ([], [], *(_blocks(message) for message in body["messages"][-2:]))[-2:]
+    before = list(body["messages"])
+    handed, called = _last_run(before, ("user", "system")), _last_run(before, ("assistant",))
     results = any(block["type"] == "tool_result" for block in handed)
     return results and called[:1] != [] and called[0]["type"] not in _THOUGHTS
+
+
+def _last_run(messages: list[Mapping[str, Any]], roles: tuple[str, ...]) -> list[Mapping[str, Any]]:
+    """The blocks of the messages of these roles at the end, which are taken away there."""
+    run: list[Mapping[str, Any]] = []
+    while messages and messages[-1]["role"] in roles:
+        run[:0] = _blocks(messages.pop())
+    return run
 
 
 def _blocks(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -77,7 +77,7 @@ def _spend(body: Body, tokens: int) -> None:
         body["max_tokens"] = left(budget, tokens)
         _fit_thinking(body, budget)
     if not _thinks(body):
-        _forget_thinking(body)
+        forget_thinking(body)
 
 
 def _fit_thinking(body: Body, before: int) -> None:
@@ -97,10 +97,14 @@ def _thinks(body: Body) -> bool:
     return isinstance(thinking, Mapping) and thinking.get("type") != "disabled"
 
 
-def _forget_thinking(body: Body) -> None:
-    """What is refused without thinking: thoughts in an assistant message at the end ("When thinking
-    is disabled, an `assistant` message in the final position cannot contain `thinking`"), and the
-    editing of thoughts."""
+def forget_thinking(body: Body) -> None:
+    """Take out what is refused without thinking: thoughts in an assistant message at the end ("When
+    thinking is disabled, an `assistant` message in the final position cannot contain `thinking`"),
+    and the editing of thoughts.
+
+    Args:
+        body: of a request that asks for no thinking; changed.
+    """
     last = body["messages"][-1]
     if last["role"] == "assistant" and not isinstance(last["content"], str):
         kept = [block for block in last["content"] if block.get("type") not in _THOUGHTS]

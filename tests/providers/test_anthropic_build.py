@@ -152,6 +152,47 @@ def test_thoughts_that_nobody_signed_are_not_sent() -> None:
     assert provider().losses(asked(messages=history)) == ()
 
 
+def test_after_a_turn_of_another_family_the_work_goes_on_without_a_budget_for_thoughts() -> None:
+    call = {"type": "tool_use", "id": "call_1", "name": "look", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "call_1", "content": "Fog."}
+    thought = {"type": "thinking", "thinking": "Hm.", "signature": unsigned_signature()}
+    edits = [{"type": "clear_thinking_20251015", "keep": "all"}, {"type": "clear_tool_uses"}]
+    budget = {"type": "enabled", "budget_tokens": 1_024}
+
+    def turn(*said: dict[str, str], handed: list[dict[str, Any]]) -> ChatRequest:
+        return asked(
+            max_tokens=2_000,
+            thinking=budget,
+            context_management={"edits": edits},
+            messages=[USER, {"role": "assistant", "content": [*said, call]}, *handed],
+        )
+
+    handed = [{"role": "user", "content": [result]}]
+    older, newer = provider(), provider(model="claude-sonnet-4-6")
+    for request in (
+        turn(thought, handed=handed),
+        turn(handed=handed),
+        turn(handed=[*handed, USER]),
+    ):
+        sent = body_of(older, request)
+        assert "thinking" not in sent
+        assert sent["context_management"] == {"edits": edits[1:]}
+        assert [(loss.param, loss.hint) for loss in older.losses(request)] == [("thinking", True)]
+        sent = body_of(newer, request)
+        assert sent["thinking"] == {"type": "adaptive"}
+        assert sent["context_management"] == {"edits": edits}
+        assert request.raw["thinking"] == budget
+        counted = older.count_request(request)
+        assert counted is not None
+        assert "thinking" not in json.loads(counted.body)
+
+    signed = {**thought, "signature": "c2ln"}
+    another: list[dict[str, Any]] = [*handed, {"role": "assistant", "content": "Done."}, USER]
+    for request in (turn(signed, handed=handed), turn(handed=another)):
+        assert body_of(older, request)["thinking"] == budget
+        assert older.losses(request) == ()
+
+
 def test_a_prefix_follows_the_clients_own() -> None:
     request = asked(messages=[USER, {"role": "assistant", "content": "Once "}])
     target = provider()

@@ -706,28 +706,6 @@ def test_a_message_that_held_nothing_else_goes_with_them() -> None:
     assert dropped["messages"] == [USER, USER]
 
 
-@pytest.mark.parametrize(
-    ("body", "thinks"),
-    [
-        (history(UNSIGNED, CALL, thinking={"type": "enabled", "budget_tokens": 1_024}), False),
-        (history(UNSIGNED, CALL, thinking={"type": "adaptive"}), True),
-        (
-            history(
-                UNSIGNED, TEXT, results=False, thinking={"type": "enabled", "budget_tokens": 1_024}
-            ),
-            True,
-        ),
-    ],
-)
-def test_an_answer_to_a_call_without_its_thought_thinks_not(
-    body: dict[str, Any], thinks: bool
-) -> None:
-    edits = [{"type": "clear_thinking_20251015"}, {"type": "clear_tool_uses_20250919"}]
-    dropped = drop_unsigned(body | {"context_management": {"edits": edits}})
-    assert ("thinking" in dropped) is thinks
-    assert dropped["context_management"]["edits"] == edits[0 if thinks else 1 :]
-
-
 @given(st.lists(st.text(min_size=1, max_size=5), min_size=1, max_size=4, unique=True), ARGUMENTS)
 def test_ids_of_other_providers_become_valid(ids: list[str], arguments: str) -> None:
     calls = [CALL | {"id": i, "input": json.loads(arguments)} for i in ids]

@@ -4,7 +4,7 @@ of the same format."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from router.wire.anthropic.conversation_in import read_conversation
 from router.wire.anthropic.conversation_out import DEFAULT_MAX_TOKENS, write_conversation
@@ -26,10 +26,6 @@ _Body: TypeAlias = Mapping[str, Any]
 def drop_unsigned(raw: _Body) -> _Body:
     """A request without the thoughts that nobody signed, which its provider would refuse.
 
-    In the mode `enabled` Anthropic wants a thought before a call whose result is being handed in
-    (https://platform.claude.com/docs/en/build-with-claude/extended-thinking): where the one that
-    stood there is dropped, this answer is asked for without thinking.
-
     Args:
         raw: a checked body; never mutated.
 
@@ -41,8 +37,7 @@ def drop_unsigned(raw: _Body) -> _Body:
     if not marked:
         return raw
     kept = [_signed(message) if i in marked else message for i, message in enumerate(messages)]
-    body = {**raw, "messages": [message for message in kept if message["content"]]}
-    return _without_thinking(body) if _lacks_thought(body, messages, marked) else body
+    return {**raw, "messages": [message for message in kept if message["content"]]}
 
 
 def valid_ids(raw: _Body) -> _Body:
@@ -80,31 +75,6 @@ def _signed(message: Object) -> Object:
     return {**message, "content": [b for b in message["content"] if not is_unsigned(b)]}
 
 
-def _lacks_thought(body: _Body, messages: list[Object], marked: set[int]) -> bool:
-    """Has the call whose result is being handed in lost its thought?"""
-    if (body.get("thinking") or {}).get("type") != "enabled":
-        return False
-    last = max((i for i, message in enumerate(messages) if message["role"] == "assistant"))
-    begins = _signed(messages[last])["content"][:1] if last in marked else []
-    return bool(_of_kind(messages[-1], "tool_result")) and any(
-        block["type"] not in _THOUGHTS for block in begins
-    )
-
-
-def _without_thinking(body: _Body) -> _Body:
-    """Without what asks for thinking, and what is refused where there is none."""
-    asked = {name: value for name, value in body.items() if name != "thinking"}
-    management = body.get("context_management")
-    if isinstance(management, dict) and isinstance(management.get("edits"), list):
-        edits = [e for e in management["edits"] if not _edits_thoughts(e)]
-        asked["context_management"] = {**management, "edits": edits} if edits else None
-    return {name: value for name, value in asked.items() if value is not None}
-
-
-def _edits_thoughts(edit: object) -> bool:
-    return isinstance(edit, dict) and str(edit.get("type")).startswith(_NEEDS_THINKING)
-
-
 def _renamed(message: Object, ids: Mapping[str, str]) -> Object:
     content = message.get("content")
     if not isinstance(content, list):
@@ -115,9 +85,3 @@ def _renamed(message: Object, ids: Mapping[str, str]) -> Object:
         for block in content
     ]
     return {**message, "content": blocks}
-
-
-_THOUGHTS: Final = frozenset({"thinking", "redacted_thinking"})
-_NEEDS_THINKING: Final = "clear_thinking"
-"""How the kinds of context editing begin that Anthropic refuses without thinking:
-https://platform.claude.com/docs/en/build-with-claude/context-editing."""
