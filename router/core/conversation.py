@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +106,10 @@ class ResultPart:
 
 Part: TypeAlias = TextPart | MediaPart | CallPart | ResultPart
 """A piece of a turn. Reasoning is none: it is a format's own, and never handed to another."""
+
+
+NOTHING_SAID: Final = "(no message)"
+"""What the user says who did not speak first, for formats that want it so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

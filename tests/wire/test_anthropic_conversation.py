@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from support.conversations import ARGUMENTS, NAMES, TEXTS, THOUGHTS, alike, conversations
 
 from router.core.conversation import (
+    NOTHING_SAID,
     CallPart,
     Conversation,
     Document,
@@ -38,7 +39,6 @@ from router.wire.anthropic.conversation import (
     valid_ids,
     write_conversation,
 )
-from router.wire.anthropic.parts_out import NOTHING_SAID
 from router.wire.anthropic.schema import output_schema
 from router.wire.anthropic.signature import unsigned_signature
 
@@ -486,6 +486,17 @@ def test_turns_alternate_and_results_come_first() -> None:
     assert params(written.losses, hint=True) == ["messages[5]"]
 
 
+def test_the_user_speaks_first() -> None:
+    call = CallPart(where="c", id="t1", name="f", arguments="{}")
+    result = ResultPart(where="r", call_id="t1", name="f", parts=())
+    for said, then in ((call, result), (text("Hello."), text("Hi."))):
+        written = write_conversation(Conversation(turns=(turn("assistant", said), user(then))))
+        first, *others = written.body["messages"]
+        assert first == {"role": "user", "content": NOTHING_SAID}
+        assert [message["role"] for message in others] == ["assistant", "user"]
+        assert params(written.losses, hint=True) == ["messages"]
+
+
 def lost(*, hint: bool, **fields: object) -> list[str]:
     conversation = Conversation(turns=(user(),))
     return params(
@@ -506,6 +517,9 @@ def test_what_the_format_cannot_say_is_a_loss() -> None:
     assert lost(hint=True, sampling=Sampling(seed=0)) == ["seed"]
     assert lost(hint=True, sampling=Sampling(temperature=1.5)) == ["temperature"]
     assert lost(hint=True, turns=(replace(user(), name="ann"),)) == ["messages[0].name"]
+    system = replace(turn("system", text("s"), where="messages[1]"), name="ann")
+    named = lost(hint=True, turns=(user(), system))
+    assert named == ["messages[1].name", "messages[1]"]
 
 
 @pytest.mark.parametrize(

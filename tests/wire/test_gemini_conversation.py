@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from router.core.conversation import (
+    NOTHING_SAID,
     CallPart,
     Conversation,
     Document,
@@ -102,6 +103,17 @@ def test_instructions_stand_apart_and_late_ones_are_moved_to_them() -> None:
     assert hints(user("a"), late) == ["messages[2]"]
 
 
+def test_the_user_speaks_first() -> None:
+    called, answered = model(call("1", "f")), user(result("1", "f", "x"))
+    first = {"role": "user", "parts": [{"text": NOTHING_SAID}]}
+    for turns in ((called, answered), (model("Hello."), user("Hi."))):
+        written = body(*turns)["contents"]
+        assert [content["role"] for content in written] == ["user", "model", "user"]
+        assert written[0] == first
+        assert [(loss.param, loss.hint) for loss in losses(*turns)] == [("messages", True)]
+    assert body(user(""))["contents"] == [first]
+
+
 def test_instructions_alone_are_asked_as_a_question() -> None:
     alone = Turn(where="messages[1]", role="system", parts=(text("Say hi."),))
     assert body(alone) == {"contents": [{"role": "user", "parts": [{"text": "Say hi."}]}]}
@@ -110,6 +122,8 @@ def test_instructions_alone_are_asked_as_a_question() -> None:
 
 def test_names_are_not_told() -> None:
     assert hints(user("a", name="Ada"), user="u-1") == ["messages[0].name", "user"]
+    late = Turn(where="messages[1]", role="system", parts=(text("Be terse."),), name="Ada")
+    assert set(hints(user("a"), late)) == {"messages[1].name", "messages[1]"}
 
 
 # -- Media -----------------------------------------------------------------------------------------
@@ -409,7 +423,7 @@ def test_roles_alternate_nothing_is_empty_and_no_text_is_lost(turns: tuple[Turn,
     places = [*contents, written.get("systemInstruction", {"parts": []})]
     told = "".join(part.get("text", "") for place in places for part in place["parts"])
     said = [part.text for turn in turns for part in turn.parts if isinstance(part, TextPart)]
-    assert sorted(told) == sorted("".join(said))
+    assert sorted(told.removeprefix(NOTHING_SAID)) == sorted("".join(said))
     for content in contents:
         answers = ["functionResponse" in part for part in content["parts"]]
         assert answers == sorted(answers, reverse=True)

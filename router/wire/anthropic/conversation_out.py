@@ -71,6 +71,9 @@ def write_conversation(conversation: Conversation) -> Written:
 def _system(conversation: Conversation, losses: Losses) -> str | list[_Json]:
     texts: list[TextPart] = list(conversation.system)
     for turn in conversation.turns:
+        if turn.name:
+            param = f"{turn.where}.name"
+            losses.add(param, "Anthropic takes no name of who speaks.", hint=True)
         if turn.role != "system":
             continue
         message = "Instructions among the messages are moved to the front."

@@ -146,6 +146,7 @@ class BlockReader:
 
     def _document_source(self, block: Object, where: str) -> Iterable[_Simple]:
         source, name = block["source"], block.get("title") or ""
+        titled = [TextPart(where=f"{where}.title", text=name)] if name else []
         match source["type"]:
             case "base64":
                 media_type, data, url = source["media_type"], source["data"], ""
@@ -155,10 +156,9 @@ class BlockReader:
             case "url":
                 media_type, data, url = PDF_TYPE, "", source["url"]
             case "content":
-                titled = [TextPart(where=f"{where}.title", text=name)] if name else []
                 return [*titled, *self._inner(source["content"], f"{where}.source.content")]
             case kind:
-                return self._elsewhere(kind, where)
+                return [*titled, *self._elsewhere(kind, where)]
         return [
             MediaPart(
                 where=where, kind="document", media_type=media_type, data=data, url=url, name=name

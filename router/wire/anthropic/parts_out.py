@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
 from router.core.conversation import (
+    NOTHING_SAID,
     CallPart,
     MediaPart,
     Part,
@@ -21,8 +22,6 @@ from router.wire.calls import arguments_object
 from router.wire.checks import quote
 from router.wire.losses import Losses
 
-NOTHING_SAID: Final = "(no message)"
-"""What the user says where nothing else is left: Anthropic refuses a request without messages."""
 CUSTOM_INPUT: Final = "input"
 """Field of a call's input that holds the free text of OpenAI's custom tools."""
 
@@ -100,11 +99,18 @@ def write_messages(turns: Iterable[Turn], losses: Losses) -> list[dict[str, Any]
         if message["role"] == "user":
             message["content"].sort(key=lambda block: block["type"] != "tool_result")
     _strip_end(messages)
-    if not messages:
-        nothing = f"No message has content; {NOTHING_SAID!r} is sent."
-        losses.add("messages", nothing, hint=True)
-        messages.append({"role": "user", "content": [{"type": "text", "text": NOTHING_SAID}]})
+    _let_the_user_begin(messages, losses)
     return [{**message, "content": _short(message["content"])} for message in messages]
+
+
+def _let_the_user_begin(messages: list[dict[str, Any]], losses: Losses) -> None:
+    """Where the assistant spoke first (a greeting, a history that was cut) Anthropic answers 400:
+    'messages: first message must use the "user" role'."""
+    if messages and messages[0]["role"] == "user":
+        return
+    message = f"Anthropic wants the user to speak first; {NOTHING_SAID!r} stands there."
+    losses.add("messages", message, hint=True)
+    messages.insert(0, {"role": "user", "content": [{"type": "text", "text": NOTHING_SAID}]})
 
 
 def _strip_end(messages: list[dict[str, Any]]) -> None:
@@ -141,9 +147,6 @@ class _TurnWriter:
             self._ids.turn()
 
     def blocks(self, turn: Turn) -> list[_Block]:
-        if turn.name:
-            param = f"{turn.where}.name"
-            self._losses.add(param, "Anthropic takes no name of who speaks.", hint=True)
         return [
             block
             for part in turn.parts

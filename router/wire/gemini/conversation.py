@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from router.core.conversation import (
+    NOTHING_SAID,
     CallPart,
     Conversation,
     MediaPart,
@@ -94,6 +95,7 @@ def write_conversation(conversation: Conversation) -> Written:
         body["contents"] = [{"role": "user", "parts": system}]
     elif system:
         body["systemInstruction"] = {"parts": system}
+    _let_the_user_begin(body["contents"], losses)
     declared = _tools(conversation.tools, losses)
     if declared:
         body["tools"] = [{"functionDeclarations": declared}]
@@ -124,9 +126,12 @@ def _system(conversation: Conversation, losses: Losses) -> list[_Json]:
 def _contents(turns: Iterable[Turn], losses: Losses) -> list[_Json]:
     contents: list[_Json] = []
     for turn in turns:
+        if turn.name:
+            message = "Gemini cannot be told who of several speaks."
+            losses.add(f"{turn.where}.name", message, hint=True)
         if turn.role == "system":
             continue
-        parts = list(_turn(turn, losses))
+        parts = [written for part in turn.parts for written in _PARTS[type(part)](part, losses)]
         role = "model" if turn.role == "assistant" else "user"
         if not parts:
             continue
@@ -143,12 +148,14 @@ def _contents(turns: Iterable[Turn], losses: Losses) -> list[_Json]:
     return contents
 
 
-def _turn(turn: Turn, losses: Losses) -> Iterable[_Json]:
-    if turn.name:
-        message = "Gemini cannot be told who of several speaks."
-        losses.add(f"{turn.where}.name", message, hint=True)
-    for part in turn.parts:
-        yield from _PARTS[type(part)](part, losses)
+def _let_the_user_begin(contents: list[_Json], losses: Losses) -> None:
+    """Gemini refuses a history that begins with a call of the model (one that was cut, say):
+    https://github.com/google-gemini/gemini-cli/issues/11814."""
+    if contents and contents[0]["role"] == "user":
+        return
+    message = f"Gemini wants the user to speak first; {NOTHING_SAID!r} stands there."
+    losses.add("messages", message, hint=True)
+    contents.insert(0, {"role": "user", "parts": [{"text": NOTHING_SAID}]})
 
 
 def _sign(parts: list[_Json]) -> None:
