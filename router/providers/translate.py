@@ -78,7 +78,7 @@ def native(request: ChatRequest, format: Format) -> Native:  # noqa: A002 - the 
 def _as_sent(request: ChatRequest) -> Native:
     if request.format is not Format.ANTHROPIC:
         return Native(request=request)
-    raw = anthropic.valid_ids(anthropic.drop_unsigned(request.raw))
+    raw = anthropic.valid_ids(anthropic.drop_refused(request.raw))
     return Native(request=request if raw is request.raw else _with_body(request, raw))
 
 

@@ -34,7 +34,7 @@ from router.core.conversation import (
 from router.wire.anthropic import parse_messages_request
 from router.wire.anthropic.conversation import (
     DEFAULT_MAX_TOKENS,
-    drop_unsigned,
+    drop_refused,
     read_conversation,
     valid_ids,
     write_conversation,
@@ -703,20 +703,29 @@ def history(*blocks: dict[str, Any], results: bool = True, **more: object) -> di
 
 def test_a_body_without_marks_is_passed_on_itself() -> None:
     body = history(SIGNED, CALL, thinking={"type": "enabled", "budget_tokens": 1_024})
-    assert drop_unsigned(body) is body
+    assert drop_refused(body) is body
     assert valid_ids(body) is body
 
 
 def test_unsigned_thoughts_are_dropped() -> None:
     body = history(SIGNED, UNSIGNED, CALL, thinking={"type": "enabled", "budget_tokens": 1_024})
     before = copy.deepcopy(body)
-    dropped = drop_unsigned(body)
+    dropped = drop_refused(body)
     assert body == before
     assert dropped == history(SIGNED, CALL, thinking=body["thinking"])
 
 
+@pytest.mark.parametrize("text", ["", " ", "\n\n"])
+def test_texts_of_white_space_are_dropped(text: str) -> None:
+    blank = {"type": "text", "text": text}
+    body = json.dumps(history(SIGNED, blank, CALL) | {"max_tokens": 1}).encode()
+    checked = parse_messages_request(body).raw
+    assert drop_refused(checked)["messages"] == history(SIGNED, CALL)["messages"]
+
+
 def test_a_message_that_held_nothing_else_goes_with_them() -> None:
-    dropped = drop_unsigned(history(UNSIGNED, results=False))
+    blank = {"type": "text", "text": " "}
+    dropped = drop_refused(history(UNSIGNED, blank, results=False))
     assert dropped["messages"] == [USER, USER]
 
 

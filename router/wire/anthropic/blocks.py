@@ -55,7 +55,7 @@ def check_content(content: Json, where: str, role: str, calls: CallBook) -> None
         refuse(f"'{where}' is empty: send at least one block.", where, "empty_array")
     for number, block in enumerate(content):
         at = f"{where}[{number}]"
-        kind = check_block(block, at)
+        kind = check_block(block, at, blank=role == "assistant")
         _check_place(kind, role, at)
         if kind == "tool_use":
             calls.call(block["id"], block["name"], at)
@@ -63,12 +63,14 @@ def check_content(content: Json, where: str, role: str, calls: CallBook) -> None
             calls.result(block["tool_use_id"], f"{at}.tool_use_id")
 
 
-def check_block(block: Json, where: str) -> str:
+def check_block(block: Json, where: str, *, blank: bool = False) -> str:
     """One content block.
 
     Args:
         block: as the client sent it.
         where: its path.
+        blank: its text may be white space alone: a model wrote it, and it comes back with the
+            history.
 
     Returns:
         Its kind.
@@ -77,7 +79,9 @@ def check_block(block: Json, where: str) -> str:
     kind = required(block, "type", where)
     check_string(kind, f"{where}.type")
     check = _BLOCKS.get(kind)
-    if check is not None:
+    if blank and kind == "text":
+        check_string(required(block, "text", where), f"{where}.text")
+    elif check is not None:
         check(block, where)
     return str(kind)
 

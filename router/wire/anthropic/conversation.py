@@ -14,7 +14,7 @@ from router.wire.checks import Object
 
 __all__ = [
     "DEFAULT_MAX_TOKENS",
-    "drop_unsigned",
+    "drop_refused",
     "read_conversation",
     "valid_ids",
     "write_conversation",
@@ -23,20 +23,20 @@ __all__ = [
 _Body: TypeAlias = Mapping[str, Any]
 
 
-def drop_unsigned(raw: _Body) -> _Body:
-    """A request without the thoughts that nobody signed, which its provider would refuse.
+def drop_refused(raw: _Body) -> _Body:
+    """A request without what models of other families put into its history and Anthropic refuses:
+    thoughts that nobody signed, and texts of white space alone.
 
     Args:
         raw: a checked body; never mutated.
 
     Returns:
-        `raw` itself where there is no such thought.
+        `raw` itself where there is nothing of the kind.
     """
     messages: list[Object] = raw["messages"]
-    marked = {number for number, message in enumerate(messages) if _has_unsigned(message)}
-    if not marked:
+    kept = [_without_refused(message) for message in messages]
+    if all(new is old for new, old in zip(kept, messages, strict=True)):
         return raw
-    kept = [_signed(message) if i in marked else message for i, message in enumerate(messages)]
     return {**raw, "messages": [message for message in kept if message["content"]]}
 
 
@@ -67,12 +67,16 @@ def _of_kind(message: Object, kind: str) -> list[Object]:
     return [block for block in blocks if block["type"] == kind]
 
 
-def _has_unsigned(message: Object) -> bool:
-    return any(is_unsigned(block) for block in _of_kind(message, "thinking"))
+def _without_refused(message: Object) -> Object:
+    content = message["content"]
+    if message["role"] != "assistant" or isinstance(content, str):
+        return message
+    kept = [block for block in content if not (is_unsigned(block) or _is_blank(block))]
+    return {**message, "content": kept} if len(kept) < len(content) else message
 
 
-def _signed(message: Object) -> Object:
-    return {**message, "content": [b for b in message["content"] if not is_unsigned(b)]}
+def _is_blank(block: Object) -> bool:
+    return bool(block["type"] == "text" and not block["text"].strip())
 
 
 def _renamed(message: Object, ids: Mapping[str, str]) -> Object:
