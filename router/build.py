@@ -51,6 +51,7 @@ from router.store import make_limiter, make_shared, make_store
 from router.store.ledger import MemoryLedger
 from router.store.notices import Notices
 from router.store.options import RedisOptions
+from router.store.weather import Weather
 
 _log = logging.getLogger("router")
 
@@ -82,7 +83,8 @@ def build(
     url = _redis(config)
     replica = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
     metrics = Metrics(labels)
-    books, notices = _books(config, metrics, replica)
+    weather = Weather()
+    books, notices = _books(config, metrics, replica, weather)
 
     def tell_others(detail: Detail) -> None:
         if serving.sharing is not None:
@@ -105,6 +107,7 @@ def build(
             options=_redis_options(config),
             keys=config.record.keys,
             retains=config.record.retain == "text",
+            weather=weather,
         ),
         health=Health(policy, clock, tell),
         clock=clock,
@@ -156,13 +159,16 @@ def _redis_options(config: Config) -> RedisOptions:
     )
 
 
-def _books(config: Config, metrics: Metrics, replica: str) -> tuple[Books, Notices | None]:
+def _books(
+    config: Config, metrics: Metrics, replica: str, weather: Weather
+) -> tuple[Books, Notices | None]:
     kept = config.books
     shared = make_shared(
         _redis(config),
         max_rows=kept.max_rows,
         keep_s=kept.keep_s,
         options=_redis_options(config),
+        weather=weather,
     )
     books = Books(
         MemoryLedger(max_rows=kept.max_rows),

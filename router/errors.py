@@ -8,6 +8,7 @@
     ├── IllegalTransition    an event that the commit machine does not allow: a bug, never weather
     └── RecordError          the failover record cannot do what was asked
         ├── RecordUnavailable    Redis is away or too slow
+        │   └── RecordNotYet         no such stream there, but Redis was away a moment ago
         ├── RecordNotFound       no such stream, or its retention is over
         ├── RecordNotKept        this router keeps no text of any stream
         ├── RecordConflict       the stored length or digest is not the one expected
@@ -115,6 +116,11 @@ class RecordError(RouterError):
 
 class RecordUnavailable(RecordError):
     """The store does not answer, or not in time."""
+
+
+class RecordNotYet(RecordUnavailable):
+    """The store does not know the stream, and has been in trouble so lately that it may be told of
+    it any moment."""
 
 
 class RecordNotFound(RecordError):

@@ -18,6 +18,7 @@ from router.errors import (
     RecordCorrupt,
     RecordNotFound,
     RecordNotKept,
+    RecordNotYet,
     RecordUnavailable,
     RequestError,
 )
@@ -141,7 +142,7 @@ async def _load(
     for wait_s in NOT_YET_S:
         try:
             return await store.load(stream_id)
-        except RecordNotFound:
+        except (RecordNotFound, RecordNotYet):
             await sleep(wait_s)
     return await store.load(stream_id)
 

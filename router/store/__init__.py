@@ -13,6 +13,7 @@ from router.store.limits import Limiter, MemoryLimiter
 from router.store.memory import TTL_S, MemoryRecordStore
 from router.store.nothing import NothingStore
 from router.store.options import RedisOptions
+from router.store.weather import Weather
 
 if TYPE_CHECKING:
     from router.store.ledger_redis import RedisLedger
@@ -27,6 +28,7 @@ def make_store(
     options: RedisOptions | None = None,
     keys: Sequence[bytes] = (),
     retains: bool = True,
+    weather: Weather | None = None,
 ) -> RecordStore:
     """The store that the configuration asks for.
 
@@ -39,6 +41,7 @@ def make_store(
         keys: what records are encrypted with in Redis: the first encrypts, each decrypts; none
             leaves them as they are.
         retains: records are kept at all.
+        weather: what is known of Redis's troubles, shared with `make_shared`.
 
     Raises:
         ValueError: a URL of no kind that is known, or a key of another size.
@@ -49,7 +52,9 @@ def make_store(
         return MemoryRecordStore(ttl_s=ttl_s, clock=clock)
     from router.store.redis import RedisRecordStore  # noqa: PLC0415 - 0.1 s that memory need not pay
 
-    return RedisRecordStore(url, ttl_s=ttl_s, options=options, envelopes=_envelopes(keys))
+    return RedisRecordStore(
+        url, ttl_s=ttl_s, options=options, envelopes=_envelopes(keys), weather=weather
+    )
 
 
 def _envelopes(keys: Sequence[bytes]) -> Envelopes:
@@ -73,7 +78,12 @@ class Shared(NamedTuple):
 
 
 def make_shared(
-    url: str | None, *, max_rows: int, keep_s: float, options: RedisOptions | None = None
+    url: str | None,
+    *,
+    max_rows: int,
+    keep_s: float,
+    options: RedisOptions | None = None,
+    weather: Weather | None = None,
 ) -> Shared | None:
     """What the configuration's Redis lets replicas share.
 
@@ -84,6 +94,7 @@ def make_shared(
         max_rows: bound on the rows.
         keep_s: how long a row is kept, in seconds.
         options: how Redis is connected to.
+        weather: what is known of Redis's troubles, shared with `make_store`.
 
     Raises:
         ValueError: a URL of no kind that is known.
@@ -92,7 +103,7 @@ def make_shared(
         return None
     from router.store import ledger_redis, notices, redis  # noqa: PLC0415 - as above
 
-    link = redis.RedisLink(url, options=options)
+    link = redis.RedisLink(url, options=options, weather=weather)
     ledger = ledger_redis.RedisLedger(link, max_rows=max_rows, keep_s=keep_s)
     return Shared(ledger, notices.Notices(link))
 

@@ -108,6 +108,7 @@ class Tally:
         commands: commands confirmed.
         stale: times that a record was left behind.
         recovered: times that a record caught up again.
+        records_behind: records that are stale just now, of streams that may still mend them.
         fenced: writers that met a newer epoch.
         foreign: writers whose key held what is not ours, or that the store refuses.
         failures: batches that failed or timed out.
@@ -128,6 +129,7 @@ class Tally:
     commands: int = 0
     stale: int = 0
     recovered: int = 0
+    records_behind: int = 0
     fenced: int = 0
     foreign: int = 0
     failures: int = 0
@@ -246,7 +248,8 @@ class Backlog:
         if self._end[1] == 0:
             self._tally.commits_moot += self._commits
             self._forget_text()
-            self.over = self._create and self._under_way is None and not self._repeated
+            if self._create and self._under_way is None and not self._repeated:
+                self._retire()
 
     def drop(self) -> None:
         """Give up the text that waits, to make room; the record will be marked stale."""
@@ -258,6 +261,12 @@ class Backlog:
             self._meta_due = bool(self._meta)
         if lost:
             self._lose(Fit.UNKNOWN, commits=lost)
+
+    def put_out(self) -> None:
+        """There is no more room for this stream: it waits no longer, until it has news."""
+        self.drop()
+        if self._end and not self.on_wire:
+            self._retire()
 
     # What goes to the store.
 
@@ -368,6 +377,7 @@ class Backlog:
         if write.chars == self.chars:
             self._fit = Fit.FOLLOWS
             self._tally.recovered += 1
+            self._tally.records_behind -= 1
             self._from_chars = self.chars
 
     def _missing(self, write: Write) -> None:
@@ -398,14 +408,21 @@ class Backlog:
 
     def _lose(self, fit: Fit, *, commits: int, held: int = 0) -> None:
         self._tally.stale += self._fit is Fit.FOLLOWS
+        self._tally.records_behind += self._fit is Fit.FOLLOWS
         self._tally.commits_dropped += commits
         self._forget_text()
         self._fit, self._held = fit, held
 
     def _finish(self) -> None:
-        self.over = True
+        self._retire()
         self._forget_text()
         self.source = None
+
+    def _retire(self) -> None:
+        """Nothing more is to be told of this stream."""
+        self.over = True
+        self._tally.records_behind -= self._fit is not Fit.FOLLOWS
+        self._fit = Fit.FOLLOWS
 
     # Small bookkeeping.
 

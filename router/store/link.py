@@ -32,7 +32,8 @@ from router.store.backlog import REFUSED, Write
 from router.store.options import COMMAND_TIMEOUT_S, CONNECT_TIMEOUT_S, RedisOptions
 from router.store.scripts import FOREIGN_TYPE, WRITE, Script, keys, write_args
 from router.store.topology import WEATHER, Node, make_topology
-from router.store.writebehind import LATER
+from router.store.weather import Weather
+from router.store.writebehind import LATER, Sent
 
 MAX_ROUNDS = 6
 """How often a command goes out: to the wrong node, to one that lacks the script, to the right one,
@@ -92,6 +93,7 @@ class RedisLink:
         command_timeout_s: longest wait for answers.
         connect_timeout_s: longest wait for a connection.
         options: both of these and more, in their place.
+        weather: what the process's other links have seen, and are to hear of.
 
     Raises:
         ValueError: a URL of another kind.
@@ -104,13 +106,15 @@ class RedisLink:
         command_timeout_s: float = COMMAND_TIMEOUT_S,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         options: RedisOptions | None = None,
+        weather: Weather | None = None,
     ) -> None:
         options = options or RedisOptions(
             command_timeout_s=command_timeout_s, connect_timeout_s=connect_timeout_s
         )
         rng = random.Random()  # noqa: S311 - an order, no secret
         self._timeout_s = options.command_timeout_s
-        self._topology = make_topology(parse_redis_url(url), options, rng)
+        self._weather = weather or Weather()
+        self._topology = make_topology(parse_redis_url(url), options, rng, self._weather)
         self._write = Script(WRITE)
 
     @property
@@ -122,7 +126,30 @@ class RedisLink:
         """Close every connection."""
         await self._topology.aclose()
 
-    async def send(self, writes: Sequence[Write], ttl_ms: int) -> list[int]:
+    def place(self, stream_id: str) -> str:
+        """Where a record is, as far as that is known.
+
+        Args:
+            stream_id: whose record.
+
+        Returns:
+            A server's name, "" for nobody's.
+        """
+        try:
+            return self._topology.node(keys(stream_id)[0]).name
+        except ClusterDownError:
+            return ""
+
+    def settling(self, stream_id: str) -> bool:
+        """Whether the server of a record was in trouble a moment ago, so that a record which it
+        does not know may still come.
+
+        Args:
+            stream_id: whose record.
+        """
+        return self._weather.settling(self.place(stream_id), asyncio.get_running_loop().time())
+
+    async def send(self, writes: Sequence[Write], ttl_ms: int) -> Sent:
         """Send writes, in one pipeline to each server.
 
         Args:
@@ -144,7 +171,8 @@ class RedisLink:
         answers = [_answer(reply) for reply in replies]
         if answers and all(answer == LATER for answer in answers):
             _given(replies[0])
-        return answers
+        why = next((_why(reply) for reply in replies if _answer(reply) == LATER), "")
+        return Sent(answers, why)
 
     async def call(self, script: Script, stream_id: str, *args: str | int) -> list[Any]:
         """Run one script on a record, once more if the server that was believed is not there.
@@ -310,8 +338,10 @@ class RedisLink:
                 await self._pipeline(node, calls, ways, replies, writing=writing)
         except WEATHER as error:
             node.primed = False
+            now_s = asyncio.get_running_loop().time()
+            self._weather.struck(node.name, now_s)
             if isinstance(error, (TimeoutError, ConnectTimeout)):
-                node.rests_until_s = asyncio.get_running_loop().time() + REST_S
+                node.rests_until_s = now_s + REST_S
             self._topology.doubt(node)
             _lose(ways, replies, error)
 
@@ -380,6 +410,12 @@ def _answer(reply: object) -> int:
     return LATER if passing else REFUSED
 
 
+def _why(reply: object) -> str:
+    """Why there is no answer, for the log."""
+    error = reply.error if isinstance(reply, _Lost) else reply
+    return str(error) or type(error).__name__
+
+
 def _checked(reply: object, key: str) -> Any:  # noqa: ANN401 - whatever was answered
     if isinstance(reply, ResponseError) and str(reply).startswith(FOREIGN_TYPE):
         raise RecordCorrupt(f"a foreign value under {key}") from reply
@@ -396,4 +432,4 @@ def _given(reply: object) -> Any:  # noqa: ANN401 - whatever was answered
 
 def _unavailable(exc: BaseException) -> RecordUnavailable:
     # The client's messages name host and port, never the password.
-    return RecordUnavailable(f"Redis does not answer: {exc or type(exc).__name__}")
+    return RecordUnavailable(f"Redis does not answer: {_why(exc)}")

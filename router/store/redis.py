@@ -13,18 +13,25 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from router.errors import RecordConflict, RecordCorrupt, RecordNotFound, RecordUnavailable
+from router.errors import (
+    RecordConflict,
+    RecordCorrupt,
+    RecordNotFound,
+    RecordNotYet,
+    RecordUnavailable,
+)
 from router.store.advice import COMMANDS, Ours, advise
 from router.store.backlog import Backlog, Tally, Write, new_writer
 from router.store.base import Record, RecordHead
-from router.store.circuit import Circuit
+from router.store.circuit import Circuits
 from router.store.codec import checked_id, decode_record, is_stream_id
 from router.store.envelope import Envelope, Envelopes, PlainEnvelopes
 from router.store.link import RedisLink
 from router.store.memory import TTL_S
 from router.store.options import COMMAND_TIMEOUT_S, CONNECT_TIMEOUT_S, RedisOptions
 from router.store.scripts import LOAD, TAKEOVER, Script
-from router.store.writebehind import QueueLimits, WriteQueue
+from router.store.weather import Weather
+from router.store.writebehind import LATER, QueueLimits, Sent, WriteQueue
 
 __all__ = [
     "COMMAND_TIMEOUT_S", "CONNECT_TIMEOUT_S", "RedisLink", "RedisRecordStore", "RedisRecordWriter",
@@ -104,6 +111,7 @@ class RedisRecordStore:
         connect_timeout_s: longest wait for a connection, in seconds.
         options: both of these and more, in their place.
         envelopes: wrap what is stored.
+        weather: what the process's other links have seen, and are to hear of.
         limits: bounds and times of the queue.
         rng: where the jitter of reconnection comes from.
 
@@ -120,6 +128,7 @@ class RedisRecordStore:
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         options: RedisOptions | None = None,
         envelopes: Envelopes | None = None,
+        weather: Weather | None = None,
         limits: QueueLimits | None = None,
         rng: random.Random | None = None,
     ) -> None:
@@ -132,15 +141,16 @@ class RedisRecordStore:
             command_timeout_s=command_timeout_s,
             connect_timeout_s=connect_timeout_s,
             options=options,
+            weather=weather,
         )
         self._envelopes = envelopes or PlainEnvelopes()
         self._rng = rng or random.Random()  # noqa: S311 - jitter, no secret
         self._queue = WriteQueue(self._send, limits or QueueLimits(), self._tally, self._rng)
-        self._circuit = Circuit(self._tally)
+        self._circuits = Circuits(self._tally)
         self._log = logging.getLogger("router.store")
         self._advice: tuple[str, ...] = ()
         self._inspecting: asyncio.Task[None] | None = None
-        self._probing: asyncio.Task[None] | None = None
+        self._probing: dict[str, asyncio.Task[None]] = {}
         self._stopped = False
 
     async def start(self) -> None:
@@ -153,7 +163,7 @@ class RedisRecordStore:
     async def aclose(self) -> None:
         """Send what is queued, for `close_timeout_s` at most, and close every connection."""
         self._stopped = True
-        for task in (self._inspecting, self._probing):
+        for task in (self._inspecting, *self._probing.values()):
             if task is not None:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
@@ -171,9 +181,9 @@ class RedisRecordStore:
 
     @property
     def stats(self) -> Mapping[str, int]:
-        """The counts (`Tally`), what waits (`queue_streams`, `queue_bytes`), and whether reads are
-        refused just now (`circuit_open`)."""
-        return {**self._queue.stats, "circuit_open": int(self._circuit.open)}
+        """The counts (`Tally`), what waits (`queue_streams`, `queue_bytes`), and of how many
+        servers reads are refused just now (`circuit_open`)."""
+        return {**self._queue.stats, "circuit_open": self._circuits.open_count}
 
     @property
     def advice(self) -> Sequence[str]:
@@ -223,51 +233,66 @@ class RedisRecordStore:
         self, stream_id: str, fields: Sequence[bytes], raw: bytes | None
     ) -> tuple[Record, Envelope]:
         state = dict(zip(fields[::2], fields[1::2], strict=True))
+        if not state and self._link.settling(stream_id):
+            raise RecordNotYet(
+                "Redis was away until a moment ago, and the stream is not on record (again)"
+            )
         if not state or b"gone" in state:
             raise RecordNotFound(f"no record of stream {stream_id}")
         return decode_record(stream_id, state, raw or b"", self._envelopes)
 
-    async def _send(self, writes: Sequence[Write]) -> list[int]:
-        answers = await self._link.send(writes, self._ttl_ms)
-        self._circuit.answered()
-        return answers
+    async def _send(self, writes: Sequence[Write]) -> Sent:
+        sent = await self._link.send(writes, self._ttl_ms)
+        if self._circuits.failing:
+            for write, answer in zip(writes, sent.answers, strict=True):
+                if answer != LATER:
+                    self._circuits.answered(self._link.place(write.stream_id))
+        return sent
 
     # Reads, and how one that is hopeless costs nothing.
 
     async def _read(self, script: Script, stream_id: str, *args: int | str) -> list[Any]:
         if not is_stream_id(stream_id):
             raise RecordNotFound("no record can have such an id")
-        self._circuit.check()
+        self._circuits.check(self._link.place(stream_id))
         try:
             reply = await self._link.call(script, stream_id, *args)
         except RecordUnavailable as error:
-            self._circuit.failed(str(error))
-            if self._circuit.open and self._probing is None and not self._stopped:
+            server = self._failed(stream_id, error)
+            if self._circuits.is_open(server) and server not in self._probing and not self._stopped:
                 self._log.warning("record: reads are refused for now: %s", error)
-                self._probing = asyncio.create_task(self._probe(stream_id), name="record-probe")
+                probing = self._probe(server, stream_id)
+                self._probing[server] = asyncio.create_task(probing, name="record-probe")
             raise
-        self._circuit.answered()
+        self._circuits.answered(self._link.place(stream_id))
         return reply
 
-    async def _probe(self, stream_id: str) -> None:
-        """Repeat a read that failed, until it succeeds or a write does."""
+    def _failed(self, stream_id: str, error: RecordUnavailable) -> str:
+        """A read was not answered: by which server, as far as that is known by now."""
+        server = self._link.place(stream_id)
+        self._circuits.failed(server, str(error))
+        return server
+
+    async def _probe(self, server: str, stream_id: str) -> None:
+        """Repeat a read that failed, until it succeeds, there or elsewhere, or a write does."""
         try:
             async for _ in self._pauses():
-                if not self._circuit.open or await self._reaches(stream_id):
+                if not self._circuits.is_open(server) or await self._reaches(stream_id):
                     break
-            self._circuit.answered()
+            self._circuits.answered(server)
             self._log.warning("record: reads are served again")
         finally:
-            self._probing = None
+            del self._probing[server]
 
     async def _reaches(self, stream_id: str) -> bool:
         try:
             await self._link.call(self._load, stream_id)
         except RecordUnavailable as error:
-            self._circuit.failed(str(error))
+            self._failed(stream_id, error)
             return False
         except RecordCorrupt:
-            return True
+            pass
+        self._circuits.answered(self._link.place(stream_id))
         return True
 
     async def _inspect(self) -> None:

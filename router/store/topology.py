@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from redis import asyncio as aioredis
 from redis.asyncio.retry import Retry
@@ -23,6 +23,7 @@ from redis.exceptions import TimeoutError as ConnectTimeout
 
 from router.config.redis_url import Host, Kind, RedisUrl
 from router.store.options import RedisOptions
+from router.store.weather import Weather
 
 MAX_READERS = 16
 """Connections for reads, to each server; many clients that resume at once share them."""
@@ -126,18 +127,21 @@ class Topology(Protocol):
         ...
 
 
-def make_topology(url: RedisUrl, options: RedisOptions, rng: random.Random) -> Topology:
+def make_topology(
+    url: RedisUrl, options: RedisOptions, rng: random.Random, weather: Weather
+) -> Topology:
     """The topology that a URL means.
 
     Args:
         url: taken apart.
         options: how servers are connected to.
         rng: for the order in which nodes are asked.
+        weather: told of servers that take another's place.
     """
     if url.kind is Kind.SENTINEL:
-        return Sentinels(url, options)
+        return Sentinels(url, options, weather)
     if url.kind is Kind.CLUSTER:
-        return Cluster(url, options, rng)
+        return Cluster(url, options, rng, weather)
     return Alone(url, options)
 
 
@@ -182,19 +186,38 @@ class Alone:
         await self._node.aclose()
 
 
+class _Said(NamedTuple):
+    """What a Sentinel says.
+
+    Args:
+        epoch: of its configuration.
+        host: the server that takes writes.
+        down: what keeps that server from it, in the Sentinel's words, or "".
+        connected: the Sentinel has a connection to it. One that has only just heard of a master has
+            none yet, and is right all the same.
+    """
+
+    epoch: int
+    host: Host
+    down: str
+    connected: bool
+
+
 class Sentinels:
     """The server that Sentinels name.
 
     Args:
         url: of the Sentinels.
         options: how they and the server are connected to.
+        weather: told of a server that takes another's place.
     """
 
     redirects = False
 
-    def __init__(self, url: RedisUrl, options: RedisOptions) -> None:
+    def __init__(self, url: RedisUrl, options: RedisOptions, weather: Weather) -> None:
         self._url = url
         self._options = options
+        self._weather = weather
         asked = RedisUrl(
             tls=url.tls, username=url.sentinel_username, password=url.sentinel_password
         )
@@ -246,17 +269,22 @@ class Sentinels:
         return self._doubted or asyncio.get_running_loop().time() > self._asked_s + BELIEF_S
 
     async def _find(self) -> None:
-        """Of the Sentinels that answer, believe the one with the newest configuration: one that is
-        cut off together with a former master still names that."""
+        """Of the Sentinels that answer, believe those with the newest configuration: one that is
+        cut off together with a former master, or has not heard of a failover yet, still names
+        that."""
         now_s = asyncio.get_running_loop().time()
         awake = [one for one, silent_s in self._sentinels.items() if silent_s <= now_s]
         heard = await asyncio.gather(*(self._ask(one) for one in awake or self._sentinels))
-        known = [said for said in heard if isinstance(said, tuple)]
+        said = [one for one in heard if isinstance(one, _Said)]
+        newest = [one for one in said if one.epoch == max(other.epoch for other in said)]
+        up = [one for one in newest if not one.down]
         self._asked_s = now_s
-        if known:
-            await self._name(max(known)[1])
+        if up:
+            await self._name(max(up, key=lambda one: one.connected).host)
         elif self._doubted:
-            why = next((str(said) for said in heard if str(said)), "none answers in time")
+            words = [f"it is said to be {one.down}" for one in newest]
+            words += [str(one) for one in heard if isinstance(one, BaseException)]
+            why = next(filter(None, words), "none answers in time")
             self._sentinels = dict.fromkeys(self._sentinels, 0.0)
             raise RedisError(f"no Sentinel names a server that is up: {why}")
 
@@ -265,17 +293,23 @@ class Sentinels:
         if former is None or former.host != host:
             self._named = Node(self._url, self._options, host)
             if former is not None:
+                self._weather.struck(self._named.name, asyncio.get_running_loop().time())
                 await former.aclose()
 
-    async def _ask(self, sentinel: aioredis.Redis) -> tuple[int, Host] | BaseException:
+    async def _ask(self, sentinel: aioredis.Redis) -> _Said | BaseException:
         try:
             async with asyncio.timeout(self._options.command_timeout_s * ASK_SHARE):
                 reply = await _execute(sentinel, "SENTINEL", "MASTER", self._url.service)
             fields = {name.decode(): value.decode() for name, value in _pairs(reply)}
             flags = set(fields["flags"].split(","))
-            if flags & {"s_down", "o_down", "disconnected"} or "master" not in flags:
-                return RedisError(f"it is said to be {fields['flags']}")
-            return int(fields["config-epoch"]), (fields["ip"], int(fields["port"]))
+            role = fields.get("role-reported", "master")
+            down = flags & {"s_down", "o_down"} or "master" not in flags
+            return _Said(
+                epoch=int(fields["config-epoch"]),
+                host=(fields["ip"], int(fields["port"])),
+                down=fields["flags"] if down else f"a {role}" if role != "master" else "",
+                connected="disconnected" not in flags,
+            )
         except WEATHER as error:
             if isinstance(error, (TimeoutError, ConnectTimeout)):
                 self._sentinels[sentinel] = asyncio.get_running_loop().time() + SILENT_S
@@ -291,14 +325,18 @@ class Cluster:
         url: some of its nodes.
         options: how nodes are connected to.
         rng: for the order in which they are asked.
+        weather: told of nodes that take another's place.
     """
 
     redirects = True
 
-    def __init__(self, url: RedisUrl, options: RedisOptions, rng: random.Random) -> None:
+    def __init__(
+        self, url: RedisUrl, options: RedisOptions, rng: random.Random, weather: Weather
+    ) -> None:
         self._url = url
         self._options = options
         self._rng = rng
+        self._weather = weather
         self._nodes: dict[Host, Node] = {}
         self._slots: list[Node | None] = []
         self._doubted: set[Node] = set()
@@ -337,8 +375,8 @@ class Cluster:
             self._slots[slot] = self.at(host)
 
     def doubt(self, node: Node) -> None:
-        """Ask who serves what before the next command."""
-        self._slots = []
+        """Ask who serves what before the next command; until then the others' places are known."""
+        self._patchy = True
         self._doubted.add(node)
 
     async def aclose(self) -> None:
@@ -348,12 +386,21 @@ class Cluster:
 
     async def _find(self) -> None:
         slots = await self._ask_around()
+        self._note_heirs(slots)
         gone = self._doubted - set(slots)
         self._slots, self._doubted, self._patchy = slots, set(), False
         for node in gone:
             if node.host is not None and self._nodes.get(node.host) is node:
                 del self._nodes[node.host]
             await node.aclose()
+
+    def _note_heirs(self, slots: Sequence[Node | None]) -> None:
+        """Whoever serves what another one did may know less of it."""
+        pairs = zip(self._slots, slots, strict=False)
+        now_s = asyncio.get_running_loop().time()
+        for heir in {new for old, new in pairs if old is not new and None not in (old, new)}:
+            if heir is not None:
+                self._weather.struck(heir.name, now_s)
 
     async def _ask_around(self) -> list[Node | None]:
         hosts = list(dict.fromkeys((*self._nodes, *self._url.hosts)))

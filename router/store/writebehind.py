@@ -16,6 +16,7 @@ import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 from router.errors import RecordUnavailable
 from router.store.backlog import Backlog, Tally, Write
@@ -30,8 +31,21 @@ into the command timeout."""
 LATER = -5
 """The answer of a store that cannot write just now (loading, read-only, out of memory)."""
 
-Send = Callable[[Sequence[Write]], Awaitable[Sequence[int]]]
-"""Sends writes, gives their answers in order. Raises RecordUnavailable when none can be had."""
+
+class Sent(NamedTuple):
+    """What became of some writes.
+
+    Args:
+        answers: in their order.
+        why: the first reason for which there is no other answer than `LATER`, if there is one.
+    """
+
+    answers: Sequence[int]
+    why: str = ""
+
+
+Send = Callable[[Sequence[Write]], Awaitable[Sent]]
+"""Sends writes. Raises RecordUnavailable when no answers can be had."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,8 +187,9 @@ class WriteQueue:
 
     async def _flush(self) -> bool:
         batch = self._next_batch()
+        why = ""
         try:
-            answers = list(await self._send([write for _, write in batch])) if batch else []
+            answers, why = await self._send([write for _, write in batch]) if batch else Sent(())
         except RecordUnavailable as exc:
             self._failed(str(exc))
             answers = [LATER] * len(batch)
@@ -199,7 +214,7 @@ class WriteQueue:
         self._tally.deferred += len(stuck)
         if stuck and not self._troubled:
             self._troubled = True
-            self._log.warning("record: %d streams are not written for now", len(stuck))
+            self._log.warning("record: %d streams are not written for now: %s", len(stuck), why)
         return True
 
     def _next_batch(self) -> list[tuple[Backlog, Write]]:
@@ -221,8 +236,10 @@ class WriteQueue:
 
     def _settle(self, backlog: Backlog, answer: int) -> None:
         if answer == LATER:
-            if backlog in self._dirty:  # not put out meanwhile
+            if backlog in self._dirty:
                 self._stuck.add(backlog)
+            else:
+                backlog.put_out()  # as it was while this was on its way
         else:
             backlog.settle(answer)
             # Not removed and put back: whoever waits in `flushed` would be woken in between.
@@ -279,7 +296,7 @@ class WriteQueue:
             self._weigh(oldest)
         while len(self._dirty) > self._limits.max_streams:
             oldest = next(iter(self._dirty))
-            oldest.drop()
+            oldest.put_out()
             self._tally.forgotten += 1
             self._weigh(oldest)
             self._remove(oldest)

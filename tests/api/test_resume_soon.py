@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from router.api.resume import NOT_YET_S, Asker, take_over
-from router.errors import RequestError
+from router.errors import RecordNotFound, RecordNotYet, RequestError
 from router.store.base import Record, RecordHead
 from router.store.memory import MemoryRecordStore
 
@@ -53,4 +53,28 @@ async def test_one_that_never_comes_is_unknown() -> None:
     with pytest.raises(RequestError) as refused:
         await take_over(HEADERS, store, ASKER, sleep=lambda _: asyncio.sleep(0))
     assert (refused.value.status, refused.value.code) == (404, "resume_unknown")
+    await store.aclose()
+
+
+class StormyStore(LateStore):
+    """Has been away until a moment ago."""
+
+    async def load(self, stream_id: str) -> Record:
+        try:
+            return await super().load(stream_id)
+        except RecordNotFound:
+            raise RecordNotYet("Redis was away until a moment ago") from None
+
+
+async def test_after_an_outage_a_record_is_waited_for_and_never_said_to_be_unknown() -> None:
+    store = StormyStore(len(NOT_YET_S))
+    resumed = await take_over(HEADERS, store, ASKER, sleep=lambda _: asyncio.sleep(0))
+    assert resumed is not None
+    assert resumed.record.text == "One. "
+    await store.aclose()
+
+    store = StormyStore(len(NOT_YET_S) + 1)
+    with pytest.raises(RequestError, match="a moment ago") as refused:
+        await take_over(HEADERS, store, ASKER, sleep=lambda _: asyncio.sleep(0))
+    assert (refused.value.status, refused.value.code) == (503, "resume_unavailable")
     await store.aclose()

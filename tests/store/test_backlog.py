@@ -69,7 +69,7 @@ class Writers(RuleBasedStateMachine):
         self.head = new_head()
 
     def send(self, write: Write) -> int:
-        return self.loop.run_until_complete(self.link.send([write], 60_000))[0]
+        return self.loop.run_until_complete(self.link.send([write], 60_000)).answers[0]
 
     def held(self) -> tuple[dict[bytes, bytes], bytes]:
         reply = self.loop.run_until_complete(self.link.call(Script(LOAD), self.head.stream_id))
@@ -127,9 +127,13 @@ class Writers(RuleBasedStateMachine):
     def arrive_late(self, which: int) -> None:
         self.send(self.late.pop(which % len(self.late)))
 
-    @rule(which=st.integers(0, 3))
-    def overflow(self, which: int) -> None:
-        self.pick(which).backlog.drop()
+    @rule(which=st.integers(0, 3), out=st.booleans())
+    def overflow(self, which: int, out: bool) -> None:
+        backlog = self.pick(which).backlog
+        if out:
+            backlog.put_out()
+        else:
+            backlog.drop()
 
     @precondition(lambda self: len(self.owners) < 4)
     @rule(times=st.integers(1, 2))
@@ -233,6 +237,12 @@ class Writers(RuleBasedStateMachine):
             return
         written = {owner.backlog.writer.encode(): owner.text for owner in self.owners}
         assert written[state[b"writer"]].startswith(loaded[0].text)
+
+    @invariant()
+    def it_is_known_how_many_are_behind(self) -> None:
+        backlogs = [owner.backlog for owner in self.owners]
+        behind = [one for one in backlogs if one._fit is not Fit.FOLLOWS and not one.over]
+        assert self.tally.records_behind == len(behind)
 
     @invariant()
     def nothing_of_it_is_plain(self) -> None:

@@ -12,9 +12,10 @@ from record_kit import BINARY, MakeStore, Streams, new_head
 from redis import asyncio as aioredis
 from support.redis_fleets import Cluster, Member, Move, killed_at_the_end, tell
 
-from router.errors import RecordNotFound, RecordUnavailable
+from router.errors import RecordNotFound, RecordNotYet, RecordUnavailable
 from router.store import make_shared
 from router.store.base import RecordHead
+from router.store.circuit import MAX_FAILURES
 from router.store.ledger_redis import KEY
 from router.store.notices import Notice
 from router.store.redis import RedisRecordStore
@@ -57,7 +58,7 @@ async def written(store: RedisRecordStore, head: RecordHead, text: str) -> None:
     """Wait until a record holds a text."""
     found = None
     while found != text:
-        with contextlib.suppress(RecordNotFound):
+        with contextlib.suppress(RecordNotFound, RecordNotYet):
             found = (await store.load(head.stream_id)).text
 
 
@@ -163,7 +164,10 @@ async def test_resharded_under_live_writers(
 
 
 async def test_one_node_is_away_and_the_others_go_on(
-    cluster: Cluster, store: RedisRecordStore
+    cluster: Cluster,
+    store: RedisRecordStore,
+    make_redis_store: MakeStore,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Without a replica nobody takes its place; it comes back, and its data are gone."""
     heads = await on_each_node(cluster)
@@ -181,6 +185,16 @@ async def test_one_node_is_away_and_the_others_go_on(
     with pytest.raises(RecordUnavailable):
         await store.load(heads[2].stream_id)
     assert store.stats["commits_sent"] == 5
+    (line,) = [one.getMessage() for one in caplog.records if "not written" in one.getMessage()]
+    assert str(cluster.nodes[2].port) in line
+    # Who only reads refuses at once what that node has, and nothing else.
+    reader = await make_redis_store(cluster.url)
+    for _ in range(MAX_FAILURES + 1):
+        with pytest.raises(RecordUnavailable):
+            await reader.load(heads[2].stream_id)
+    assert (reader.stats["reads_refused"], reader.stats["circuit_open"]) == (1, 1)
+    for head in heads[:2]:
+        assert (await reader.load(head.stream_id)).text == text
     cluster.nodes[2].start()
     await store.flushed()
     for head in heads:

@@ -20,7 +20,7 @@ from router.errors import RecordUnavailable
 from router.store.backlog import Write
 from router.store.base import RecordHead
 from router.store.redis import RedisRecordStore
-from router.store.writebehind import LATER, MAX_PIPELINE, QueueLimits
+from router.store.writebehind import LATER, MAX_PIPELINE, QueueLimits, Sent
 
 pytestmark = pytest.mark.redis
 
@@ -488,14 +488,13 @@ async def test_a_part_of_a_batch_that_cannot_be_written_holds_up_nobody(
     names = {head.stream_id for head in stuck}
     send, away = store._queue._send, True
 
-    async def partly(writes: Sequence[Write]) -> Sequence[int]:
+    async def partly(writes: Sequence[Write]) -> Sent:
         if away and all(write.stream_id in names for write in writes):
             raise RecordUnavailable("the node is away")
-        answers = await send(
-            [write for write in writes if write.stream_id not in names or not away]
-        )
-        given = iter(answers)
-        return [LATER if write.stream_id in names and away else next(given) for write in writes]
+        sent = await send([write for write in writes if write.stream_id not in names or not away])
+        given = iter(sent.answers)
+        late = [away and write.stream_id in names for write in writes]
+        return Sent([LATER if one else next(given) for one in late], "the node is away")
 
     monkeypatch.setattr(store._queue, "_send", partly)
     with caplog.at_level(logging.WARNING, "router.store"):

@@ -39,7 +39,7 @@ class Bench:
         return write
 
     async def send(self, write: Write) -> int:
-        return (await self.link.send([write], 60_000))[0]
+        return (await self.link.send([write], 60_000)).answers[0]
 
     async def settle(self) -> None:
         while (write := self.backlog.take()) is not None:

@@ -15,6 +15,7 @@ from router.store.base import RecordHead
 from router.store.codec import FORMAT
 from router.store.redis import RedisLink, RedisRecordStore
 from router.store.scripts import WRITE, Script, keys
+from router.store.writebehind import Sent
 
 pytestmark = pytest.mark.redis
 
@@ -122,7 +123,7 @@ def spy_on(store: RedisRecordStore, monkeypatch: pytest.MonkeyPatch) -> list[int
     sizes: list[int] = []
     send = store._link.send
 
-    async def spy(writes: Sequence[Write], ttl_ms: int) -> list[int]:
+    async def spy(writes: Sequence[Write], ttl_ms: int) -> Sent:
         sizes.append(len(writes))
         return await send(writes, ttl_ms)
 

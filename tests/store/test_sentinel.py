@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from record_kit import BINARY, MakeStore, Streams, new_head
 from support.redis_fleets import SERVICE, Guarded, killed_at_the_end, tell
 
-from router.errors import RecordUnavailable
+from router.errors import RecordNotFound, RecordNotYet, RecordUnavailable
 
 pytestmark = pytest.mark.redis
 
@@ -33,6 +34,8 @@ async def test_a_failover_under_live_writers(
     other = await make_redis_store(fleet.url)
     streams = Streams(store, 20)
     await streams.store.flushed()
+    with pytest.raises(RecordNotFound):
+        await other.load("stream-unknown")
     async with fleet.switching():
         if death == "killed":
             fleet.master.kill()
@@ -41,6 +44,8 @@ async def test_a_failover_under_live_writers(
     if death == "hung":
         # It wakes up, and believes for a moment that it is still the master.
         fleet.master.signal(signal.SIGCONT)
+    with pytest.raises(RecordNotYet):  # the new master may know less, and be told any moment
+        await other.load("stream-unknown")
     await streams.stop()
     assert not any(writer.fenced for writer in streams.writers)
     await streams.check(other)
@@ -68,6 +73,8 @@ async def test_what_is_no_master_is_not_believed(
     await tell(fleet.sentinels[1].port, "SENTINEL", "REMOVE", SERVICE)
     host, port = "127.0.0.1", fleet.replica.port
     await tell(fleet.sentinels[1].port, "SENTINEL", "MONITOR", SERVICE, host, port, 2)
+    while b"slave" not in await tell(fleet.sentinels[1].port, "SENTINEL", "MASTER", SERVICE):  # noqa: ASYNC110 - another process
+        await asyncio.sleep(0.01)
     fresh = await make_redis_store(fleet.url)
     assert (await fresh.load(head.stream_id)).text == "One."
 
