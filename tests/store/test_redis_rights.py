@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import pytest
 from record_kit import QUICK, RedisServer, new_head, node_of, raw
 from redis import asyncio as aioredis
 from redis.exceptions import NoPermissionError
+from support.redis_servers import rights
 
 from router.core.limits import Allowance
 from router.store import make_limiter, make_shared
@@ -17,14 +15,6 @@ from router.store.notices import Notice
 from router.store.redis import RedisRecordStore
 
 pytestmark = pytest.mark.redis
-
-PAGE = Path(__file__).parents[2] / "docs" / "operation.md"
-
-
-def rights() -> list[str]:
-    found = re.search(r"if Redis has ACLs: `([^`]+)`", PAGE.read_text())
-    assert found is not None
-    return found[1].split()
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,7 @@ class Member:
             plain = (*port, "--bind", "127.0.0.1", "--dir", directory, "--save", "")
             self._command += [str(word) for word in (*plain, *options)]
         self._process: subprocess.Popen[bytes] | None = None
+        self._reading: threading.Thread | None = None
 
     def start(self) -> None:
         """Start, and wait for its own word."""
@@ -56,6 +58,9 @@ class Member:
         for line in self._process.stdout:
             log += line
             if any(word in line for word in READY):
+                # What it goes on to say is read too: with a full pipe it would stand still.
+                self._reading = threading.Thread(target=self._process.stdout.read, daemon=True)
+                self._reading.start()
                 return
         self.kill()
         raise RuntimeError(log.decode())
@@ -69,6 +74,8 @@ class Member:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+            if self._reading is not None:
+                self._reading.join()
             assert self._process.stdout is not None
             self._process.stdout.close()
             self._process = None
@@ -139,9 +146,11 @@ class Cluster:
 
     def __init__(self, directory: Path) -> None:
         options = ("--cluster-enabled", "yes", "--cluster-require-full-coverage", "no")
-        self.nodes = [
-            Member(directory / str(n), *options, "--cluster-node-timeout", 1000) for n in range(3)
-        ]
+        quick = ("--cluster-node-timeout", 1000, "--repl-diskless-sync-delay", 0)
+        self._options = (*options, *quick)
+        self._directory = directory
+        self.nodes = [Member(directory / str(n), *self._options) for n in range(3)]
+        self.replicas: list[Member] = []
 
     @property
     def url(self) -> str:
@@ -166,6 +175,20 @@ class Cluster:
             [CLI, "--cluster", *map(str, words)], check=True, stdout=subprocess.PIPE, timeout=60
         )
 
+    async def replicate(self, node: Member) -> Member:
+        """Give a node a replica, and wait until that has what the node has."""
+        replica = Member(self._directory / f"of-{node.port}", *self._options)
+        self.replicas.append(replica)
+        replica.start()
+        await asyncio.to_thread(
+            self.cli,
+            "add-node", f"127.0.0.1:{replica.port}", f"127.0.0.1:{node.port}",
+            "--cluster-slave", "--cluster-master-id", (await self.ids())[node.port],
+        )  # fmt: skip
+        while (await tell(replica.port, "ROLE"))[3:4] != [b"connected"]:  # noqa: ASYNC110 - another process
+            await asyncio.sleep(0.01)
+        return replica
+
     async def ids(self) -> dict[int, str]:
         """Node id by port."""
         return {one.port: (await tell(one.port, "CLUSTER", "MYID")).decode() for one in self.nodes}
@@ -178,7 +201,7 @@ class Cluster:
         return next(one for one in self.nodes if one.port == port)
 
     def kill(self) -> None:
-        for one in self.nodes:
+        for one in (*self.nodes, *self.replicas):
             one.kill()
 
 

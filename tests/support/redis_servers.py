@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -10,6 +11,16 @@ import subprocess
 from pathlib import Path
 
 BINARY = shutil.which("redis-server")
+
+
+OPERATION = Path(__file__).parents[2] / "docs" / "operation.md"
+
+
+def rights() -> list[str]:
+    """What a router's user may do, as the documentation asks for it."""
+    found = re.search(r"if Redis has ACLs: `([^`]+)`", OPERATION.read_text())
+    assert found is not None
+    return found[1].split()
 
 
 def free_port() -> int:
