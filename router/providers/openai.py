@@ -1,7 +1,8 @@
 """The one adapter for OpenAI-compatible servers; what differs between them is a registry row.
 
 It writes the client's own body with a few fields replaced, so fields that the router does not know
-reach the provider unharmed. A request in another format is translated before.
+reach the provider unharmed. A request in another format is translated before, and then the model
+and the server take of it what they know.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from router.providers import continuations
 from router.providers.base import MAX_ERROR_BODY_BYTES, Sent, StreamReader, UpstreamRequest
 from router.providers.classify import Classifier
 from router.providers.http import ROUTER_FIELDS, Account, encode, split_url
+from router.providers.openai_models import OpenAIModel, openai_model, settle
 from router.providers.registry import Family
-from router.providers.translate import native
+from router.providers.translate import named, native
+from router.wire.openai.call_ids import short_ids
 from router.wire.openai.reader import ChatStreamReader
 
 _CHAT_PATH = "/chat/completions"
@@ -39,6 +42,7 @@ class OpenAIProvider:
         continuation_url: where a prefix request in the style `prefix_flag` goes.
         headers: all request headers, credentials included.
         sends_usage_option: `stream_options.include_usage` may be sent.
+        traits: what the model takes of a translated request.
         classifier: the fault table, bound to this target.
     """
 
@@ -49,6 +53,7 @@ class OpenAIProvider:
     continuation_url: str
     headers: tuple[tuple[str, str], ...]
     sends_usage_option: bool
+    traits: OpenAIModel
     classifier: Classifier
 
     def __repr__(self) -> str:
@@ -61,7 +66,7 @@ class OpenAIProvider:
         return Format.OPENAI
 
     def losses(self, request: ChatRequest) -> tuple[Loss, ...]:
-        """What of a request cannot be said in chat completions; nothing where it is one.
+        """What of a request this model cannot be told; nothing where it is a chat completion.
 
         Args:
             request: the client's request.
@@ -69,7 +74,8 @@ class OpenAIProvider:
         Raises:
             RequestError: it is wrong in a way that only shows when it is translated.
         """
-        return native(request, Format.OPENAI).losses
+        _, losses = self._said(request)
+        return losses
 
     def build(self, request: ChatRequest, continuation: Continuation | None) -> UpstreamRequest:
         """The HTTP request for a streamed answer, or for its continuation.
@@ -86,12 +92,15 @@ class OpenAIProvider:
             RequestError: the request cannot be translated.
         """
         asked = native(request, Format.OPENAI).request
-        body = self._original(asked, translated=request.format is not Format.OPENAI)
+        said, _ = self._said(request, onward=continuation is not None)
+        body = self._original(said, translated=request.format is not Format.OPENAI)
         style = Style.RESTART
         if continuation is not None:
             style = continuations.apply(
                 body, asked, continuation, schema_types=self.family.schema_types
             )
+        if self.family.call_id_chars is not None:
+            body["messages"] = short_ids(body["messages"], self.family.call_id_chars)
         return UpstreamRequest(
             method="POST",
             url=self.continuation_url if style is Style.PREFIX_FLAG else self.url,
@@ -138,13 +147,28 @@ class OpenAIProvider:
         """
         raise MalformedStream("an OpenAI-compatible server counts no tokens")
 
-    def _original(self, request: ChatRequest, *, translated: bool) -> dict[str, Any]:
+    def _said(
+        self, request: ChatRequest, *, onward: bool = False
+    ) -> tuple[Mapping[str, Any], tuple[Loss, ...]]:
+        """The words of a request to this model, and what could not be said.
+
+        A client's own words are between it and the provider, until an answer has begun: then a word
+        that only this model refuses would break it off.
+        """
+        asked = native(request, Format.OPENAI)
+        translated = request.format is not Format.OPENAI
+        if not (translated or onward):
+            return asked.request.raw, asked.losses
+        said, more = settle(asked.request.raw, self.traits, self.family, translated=translated)
+        return said, (*asked.losses, *named(more, request.format))
+
+    def _original(self, said: Mapping[str, Any], *, translated: bool) -> dict[str, Any]:
         rename = self.family.rename
         if translated:
             rename = {"max_completion_tokens": self.family.budget, **rename}
         body = {
             rename.get(name, name): value
-            for name, value in request.raw.items()
+            for name, value in said.items()
             if name not in ROUTER_FIELDS
         }
         body["model"] = self.model
@@ -152,7 +176,7 @@ class OpenAIProvider:
         if self.sends_usage_option:
             # Always asked for, so that the books know what an attempt cost; whether the client sees
             # it is the writer's business.
-            options = request.raw.get("stream_options")
+            options = said.get("stream_options")
             options = options if isinstance(options, Mapping) else {}
             body["stream_options"] = {**options, "include_usage": True}
         else:
@@ -180,6 +204,7 @@ def make(account: Account) -> OpenAIProvider:
         continuation_url=_chat_url(family, moved, model, version) if moved else url,
         headers=account.sent_headers(),
         sends_usage_option=_takes_usage(family, url, version),
+        traits=openai_model(model, family),
         classifier=account.classifier(),
     )
 

@@ -58,6 +58,12 @@ class Family:
         rename: top-level request fields that the server knows by another name only.
         budget: what a translated request calls the answer's token budget. The older name is known
             everywhere but at OpenAI's reasoning models.
+        lacks: top-level fields that a translated request may hold, and that the server refuses, or
+            that are not known to mean anything to it.
+        max_stop: most stop sequences that it takes, or None where it sets no such bound.
+        call_id_chars: the length of a tool call's id, of letters and digits, where the server
+            refuses any other.
+        own_models: its models are OpenAI's own (`router/providers/openai_models.py`).
         how: how its models continue, unless a rule says otherwise.
         rules: exceptions by model name; the first match wins.
         continuation_base_url: base URL that continuations go to, used only while the configured
@@ -80,6 +86,10 @@ class Family:
     usage_since: str = ""
     rename: Mapping[str, str] = field(default_factory=dict)
     budget: str = "max_tokens"
+    lacks: frozenset[str] = frozenset({"top_k"})
+    max_stop: int | None = None
+    call_id_chars: int | None = None
+    own_models: bool = False
     how: ContinuationStyle = field(default_factory=ContinuationStyle)
     rules: tuple[ModelRule, ...] = ()
     continuation_base_url: str | None = None
@@ -99,6 +109,7 @@ class Family:
 
 
 _INSTRUCT = ContinuationStyle()
+_NOTHING: frozenset[str] = frozenset()
 _THINKING_TYPE = {"thinking": {"type": "disabled"}}
 # Claude thinks only when it is asked to, so nothing is left of what asked.
 _THINKING_GONE = {"thinking": None}
@@ -126,6 +137,8 @@ _ROWS = (
         label="OpenAI",
         base_url="https://api.openai.com/v1",
         budget="max_completion_tokens",
+        max_stop=4,
+        own_models=True,
     ),
     # https://learn.microsoft.com/azure/foundry/openai/api-version-lifecycle: the v1 API
     # (`…/openai/v1`) wants no api-version. 2024-10-21 is the last dated release that is not a
@@ -140,14 +153,18 @@ _ROWS = (
         api_version="2024-10-21",
         usage_since="2024-09-01",
         budget="max_completion_tokens",
+        max_stop=4,
+        own_models=True,
     ),
     Family(name="openai-compatible", label="The OpenAI-compatible server", base_url=None),
     # https://openrouter.ai/docs: a trailing assistant message is passed to the upstream, which may
-    # or may not go on with it; so only models whose own vendor is known to.
+    # or may not go on with it; so only models whose own vendor is known to. It takes `top_k`, and
+    # drops what an upstream does not take: https://openrouter.ai/docs/api/reference/parameters.
     Family(
         name="openrouter",
         label="OpenRouter",
         base_url="https://openrouter.ai/api/v1",
+        lacks=_NOTHING,
         rules=(
             ModelRule(pattern=rf"anthropic/{_CLAUDE_TO_4_5}", how=_CLAUDE_TAIL),
             ModelRule(pattern=r"deepseek/(?!.*(?:r1|reasoner|:thinking))", how=_TAIL),
@@ -170,13 +187,17 @@ _ROWS = (
     ),
     # https://docs.mistral.ai/api: `prefix: true`, and the answer begins with the prefix. Unknown
     # fields are refused with 422, among them stream_options.include_usage and
-    # max_completion_tokens; usage comes unasked.
+    # max_completion_tokens; usage comes unasked. Words for an effort are each model's own. Of a
+    # call's id it says "must be a-z, A-Z, 0-9, with a length of 9":
+    # https://github.com/langchain-ai/langchain/pull/24668.
     Family(
         name="mistral",
         label="Mistral",
         base_url="https://api.mistral.ai/v1",
         usage_option=False,
         rename={"max_completion_tokens": "max_tokens"},
+        lacks=frozenset({"top_k", "user", "reasoning_effort"}),
+        call_id_chars=9,
         how=ContinuationStyle(style=Style.PREFIX_FLAG, echo=Echo.ALWAYS),
     ),
     # https://platform.moonshot.ai/docs/api/partial: `partial: true`, not with json_object. K3 and
@@ -205,6 +226,7 @@ _ROWS = (
         name="qwen",
         label="Qwen",
         base_url="https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+        lacks=_NOTHING,
         how=ContinuationStyle(
             style=Style.PARTIAL_FLAG, disable_thinking={"enable_thinking": False}
         ),
@@ -212,9 +234,24 @@ _ROWS = (
         thinking_off={"enable_thinking": False},
     ),
     # https://console.groq.com/docs/prefilling
-    Family(name="groq", label="Groq", base_url="https://api.groq.com/openai/v1", how=_TAIL),
-    Family(name="together", label="Together", base_url="https://api.together.xyz/v1"),
-    Family(name="fireworks", label="Fireworks", base_url="https://api.fireworks.ai/inference/v1"),
+    Family(
+        name="groq",
+        label="Groq",
+        base_url="https://api.groq.com/openai/v1",
+        max_stop=4,
+        how=_TAIL,
+    ),
+    # https://docs.together.ai/reference/chat-completions-1, `top_k`
+    Family(
+        name="together", label="Together", base_url="https://api.together.xyz/v1", lacks=_NOTHING
+    ),
+    # https://docs.fireworks.ai/api-reference/post-chatcompletions, `top_k`
+    Family(
+        name="fireworks",
+        label="Fireworks",
+        base_url="https://api.fireworks.ai/inference/v1",
+        lacks=_NOTHING,
+    ),
     Family(name="xai", label="xAI", base_url="https://api.x.ai/v1"),
     # https://docs.vllm.ai/en/stable/serving/openai_compatible_server: both flags, and both true is
     # refused. Guided decoding starts at the schema's root, so no schema is sent beside a prefix.
@@ -223,6 +260,7 @@ _ROWS = (
         name="vllm",
         label="vLLM",
         base_url=None,
+        lacks=_NOTHING,
         how=ContinuationStyle(
             style=Style.CONTINUE_FINAL, echo=Echo.NEVER, schema=SchemaWithPrefix.DROP
         ),
@@ -234,6 +272,7 @@ _ROWS = (
         name="sglang",
         label="SGLang",
         base_url=None,
+        lacks=_NOTHING,
         how=ContinuationStyle(
             style=Style.CONTINUE_FINAL, echo=Echo.NEVER, schema=SchemaWithPrefix.DROP
         ),
@@ -245,6 +284,7 @@ _ROWS = (
         name="llama.cpp",
         label="llama.cpp",
         base_url="http://127.0.0.1:8080/v1",
+        lacks=_NOTHING,
         how=ContinuationStyle(
             style=Style.CONTINUE_FINAL,
             disable_thinking=dict(_TEMPLATE_THINKING),
@@ -261,7 +301,13 @@ _ROWS = (
         how=_TAIL,
         thinking_off={"reasoning_effort": "none"},
     ),
-    Family(name="lm-studio", label="LM Studio", base_url="http://127.0.0.1:1234/v1"),
+    # https://lmstudio.ai/docs/developer/openai-compat/chat-completions, `top_k`
+    Family(
+        name="lm-studio",
+        label="LM Studio",
+        base_url="http://127.0.0.1:1234/v1",
+        lacks=_NOTHING,
+    ),
     # https://platform.claude.com/docs/en/api/messages,
     # https://platform.claude.com/docs/en/build-with-claude/prompt-engineering/prefill-claudes-response:
     # a trailing assistant turn is gone on with, up to 4.5 and without thinking; white space at its

@@ -426,6 +426,12 @@ def test_no_field_of_the_reference_is_missing_here() -> None:
     assert (stable | beta) - headers <= HELD.keys() | HINTS.keys() | DEMANDS.keys()
 
 
+def test_betas_are_a_loss() -> None:
+    said = {"anthropic-beta": "context-1m", "anthropic-version": "2023-06-01"}
+    request = parse_messages_request(json.dumps(MINIMAL).encode(), said)
+    assert params(read_conversation(request).losses, hint=True) == ["anthropic-beta"]
+
+
 def test_where_nothing_is_left_a_turn_stays() -> None:
     conversation = read(messages=[{"role": "user", "content": [{"type": "of_tomorrow"}]}])
     assert [part.text for part in conversation.turns[0].parts if isinstance(part, TextPart)] == [""]
@@ -509,9 +515,9 @@ def test_what_the_format_cannot_say_is_a_loss() -> None:
     dotted = Tool(where="tools[1]", name="a.b")
     assert lost(hint=False, n=2) == ["n"]
     assert lost(hint=False, sampling=Sampling(logprobs=True)) == ["logprobs"]
-    assert lost(hint=False, sampling=Sampling(presence_penalty=1)) == ["presence_penalty"]
-    assert lost(hint=False, sampling=Sampling(frequency_penalty=1)) == ["frequency_penalty"]
-    assert lost(hint=False, sampling=Sampling(frequency_penalty=0)) == []
+    assert lost(hint=True, sampling=Sampling(presence_penalty=1)) == ["presence_penalty"]
+    assert lost(hint=True, sampling=Sampling(frequency_penalty=1)) == ["frequency_penalty"]
+    assert lost(hint=True, sampling=Sampling(frequency_penalty=0)) == []
     assert lost(hint=False, tools=(custom, dotted)) == ["tools[0]", "tools[1]"]
     assert lost(hint=False, stop=("x", "\n")) == ["stop"]
     assert lost(hint=True, sampling=Sampling(seed=0)) == ["seed"]

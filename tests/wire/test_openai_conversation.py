@@ -35,6 +35,7 @@ from router.wire.anthropic import parse_messages_request
 from router.wire.anthropic.schema import output_schema
 from router.wire.openai import parse_chat_request
 from router.wire.openai.conversation import read_conversation, write_conversation
+from router.wire.openai.conversation_out import DEFAULT_EFFORT
 from router.wire.openai.parts_out import ERROR, SHOWN_BELOW
 from router.wire.openai.strict import is_strict
 
@@ -663,8 +664,8 @@ def test_a_part_that_cannot_be_said_is_a_loss(part: Part, role: Role) -> None:
 
 
 def test_settings_that_cannot_be_said_are_losses() -> None:
-    assert lost(hint=True, sampling=Sampling(top_k=5)) == ["top_k"]
-    assert lost(hint=True, thinking=Thinking(where="thinking", on=False)) == ["thinking"]
+    shown = Thinking(where="thinking", on=True, shown=False)
+    assert lost(hint=True, thinking=shown) == ["thinking.display"]
     assert lost(hint=True, document=Document(where="d")) == ["d"]
 
 
@@ -673,8 +674,8 @@ def test_settings_that_cannot_be_said_are_losses() -> None:
     [
         (Thinking(where="t", effort="xhigh", on=True, budget_tokens=5), "xhigh"),
         (Thinking(where="t", effort="none"), "none"),
-        (Thinking(where="t", on=True), None),
-        (Thinking(where="t", on=False, effort="high"), None),
+        (Thinking(where="t", on=True), DEFAULT_EFFORT),
+        (Thinking(where="t", on=False, effort="high"), "none"),
         (Thinking(where="t", on=True, budget_tokens=1_024), "low"),
         (Thinking(where="t", on=True, budget_tokens=1_025), "medium"),
         (Thinking(where="t", on=True, budget_tokens=8_193), "high"),

@@ -20,7 +20,7 @@ from router.core.conversation import (
 )
 from router.core.request import ChatRequest
 from router.wire.anthropic.parts_in import BlockReader
-from router.wire.anthropic.request import is_own, json_format
+from router.wire.anthropic.request import BETA, is_own, json_format
 from router.wire.checks import Object, quote
 from router.wire.losses import CACHE_MARK, Losses, Unheld
 
@@ -37,6 +37,8 @@ def read_conversation(request: ChatRequest) -> Conversation:
     """
     raw, losses = request.raw, Losses()
     losses.fields(raw, _HELD, _UNHELD)
+    if any(name == BETA for name, _ in request.headers):
+        losses.add(BETA, "Betas are Anthropic's own.", hint=True)
     tools = tuple(_tools(raw.get("tools") or (), losses))
     choice = raw.get("tool_choice") or {}
     losses.fields(choice, _CHOICE_HELD, {}, "tool_choice")

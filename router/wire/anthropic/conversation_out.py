@@ -226,7 +226,7 @@ _EFFORTS: Final[Mapping[str, str | None]] = {"none": None, "minimal": "low"}
 """Words that Anthropic has not; its own are `low`, `medium`, `high`, `xhigh`, `max`:
 https://platform.claude.com/docs/en/build-with-claude/effort."""
 _UNSAYABLE: Final[Mapping[str, tuple[str, bool]]] = {
-    "presence_penalty": ("Anthropic takes no penalties.", False),
-    "frequency_penalty": ("Anthropic takes no penalties.", False),
+    "presence_penalty": ("Anthropic takes no penalties.", True),
+    "frequency_penalty": ("Anthropic takes no penalties.", True),
     "logprobs": ("Anthropic gives no log probabilities.", False),
 }

@@ -47,7 +47,8 @@ ROLES: Final = ("user", "assistant")
 THINKING: Final = ("enabled", "disabled", "adaptive", "between_tools")
 EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
 TOOL_CHOICES: Final = ("auto", "any", "tool", "none")
-HEADERS: Final = ("anthropic-version", "anthropic-beta")
+BETA: Final = "anthropic-beta"
+HEADERS: Final = ("anthropic-version", BETA)
 """Headers that a target of the same format gets as the client sent them."""
 
 _INTERLEAVED: Final = "interleaved-thinking"
@@ -72,7 +73,7 @@ def parse_messages_request(body: bytes, headers: Mapping[str, str] | None = None
     request = _request(raw, headers or {}, calls)
     calls.close()
     required(raw, "max_tokens")
-    _thinking_fits(raw, dict(request.headers).get("anthropic-beta", ""))
+    _thinking_fits(raw, dict(request.headers).get(BETA, ""))
     return request
 
 

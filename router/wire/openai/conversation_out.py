@@ -1,7 +1,9 @@
 """Writes a canonical conversation as the body of a request for a chat completion.
 
 https://platform.openai.com/docs/api-reference/chat/create, with the names that it has today; a
-server that knows others has a row in the registry that renames them.
+server that knows others has a row in the registry that renames them. The body says all that the
+client said; what a model or a server does not take is the provider's business
+(`router/providers/openai_models.py`).
 """
 
 from __future__ import annotations
@@ -17,6 +19,10 @@ from router.wire.openai.strict import is_strict
 BUDGETS: Final = ((1_024, "low"), (8_192, "medium"))
 """Most tokens of thinking that an effort stands for, after the numbers by which Gemini's compatible
 endpoint reads efforts: https://ai.google.dev/gemini-api/docs/openai. Beyond them it is `high`."""
+
+DEFAULT_EFFORT: Final = "default"
+"""Stands where reasoning is asked for, and not how much of it: no word for that is known to all
+servers, so the provider makes one of it that the model knows, or none."""
 
 _Json: TypeAlias = dict[str, Any]
 
@@ -42,6 +48,7 @@ def write_conversation(conversation: Conversation) -> Written:
         "stop": list(conversation.stop) or None,
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
+        "top_k": sampling.top_k,
         "seed": sampling.seed,
         "presence_penalty": sampling.presence_penalty,
         "frequency_penalty": sampling.frequency_penalty,
@@ -55,8 +62,6 @@ def write_conversation(conversation: Conversation) -> Written:
         "response_format": _response_format(conversation.document, losses),
         "user": conversation.user or None,
     }
-    if sampling.top_k is not None:
-        losses.add("top_k", "OpenAI takes no 'top_k'.", hint=True)
     written = {name: value for name, value in body.items() if value is not None}
     return Written(body=written, losses=losses.all())
 
@@ -93,15 +98,18 @@ def _tool_choice(choice: ToolChoice | None, tools: tuple[Tool, ...]) -> str | _J
 
 
 def _effort(thinking: Thinking | None, losses: Losses) -> str | None:
-    """An effort as it is; a budget by its size; and nothing where thinking is to be on or off: no
-    word for that is known to all models, so each does what it does by itself."""
+    """An effort as it is, a budget by its size, and `none` where there is to be no thinking."""
     if thinking is None:
         return None
+    if thinking.shown is not None:
+        message = "Whether thoughts are shown is up to the provider."
+        losses.add(f"{thinking.where}.display", message, hint=True)
     if thinking.on is False:
-        losses.add(thinking.where, "OpenAI has no word to switch thinking off.", hint=True)
-        return None
-    if thinking.effort is not None or thinking.budget_tokens is None:
+        return "none"
+    if thinking.effort is not None:
         return thinking.effort
+    if thinking.budget_tokens is None:
+        return DEFAULT_EFFORT if thinking.on else None
     budget = thinking.budget_tokens
     return next((word for most, word in BUDGETS if budget <= most), "high")
 
