@@ -63,7 +63,7 @@ async def text_of(client: aioredis.Redis, key: str) -> str:
 
 async def record_settled(router: Router) -> None:
     """Everything the router wanted to tell Redis is told."""
-    await router.serving.engine.store.flushed()  # type: ignore[attr-defined] # for tests
+    await router.serving.engine.store.flushed()
 
 
 async def test_the_record_advances_only_at_boundaries_and_is_gone_after_completion(

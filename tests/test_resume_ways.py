@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -468,6 +469,28 @@ async def test_a_drained_stream_is_told_how_to_go_on(redis: RedisServer) -> None
         assert error["router"]["outcome"] == "router_stopped"
         assert without(comer.text, error["router"]["superseded"]) == HAD
         assert comer.finish == ""
+        # Nothing is waited for: who was told so may come back at once, and finds all of it.
+        async with aioredis.Redis.from_url(redis.url, protocol=2) as client:
+            outcome = await client.hget(f"router:{{{comer.stream_id}}}:state", "outcome")
+        assert outcome == b"router_stopped"
+        assert await comer.listen(two.url) == "finished"
+        assert comer.canonical == comer.shown == TEXT
+
+
+async def test_a_redis_that_does_not_answer_holds_no_drained_stream_up(redis: RedisServer) -> None:
+    async with (
+        SimulatedProvider(script=SAME, gate=held(TOKENS)) as provider,
+        replicas(redis, provider) as (one, two),
+    ):
+        comer = Comer()
+        reading = asyncio.create_task(comer.listen(one.url))
+        await comer.until(lambda it: it.text == HAD)
+        redis.signal(signal.SIGSTOP)
+        try:
+            one.router.serving.interrupt()
+            assert await reading == "stream_interrupted"
+        finally:
+            redis.signal(signal.SIGCONT)
         await one.ended(1)
         assert await comer.listen(two.url) == "finished"
         assert comer.canonical == comer.shown == TEXT

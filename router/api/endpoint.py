@@ -37,7 +37,7 @@ from router.api.sinks import AnswerSink, BlockingSink, StreamSink
 from router.core.json_schema import Schemas
 from router.core.request import ChatRequest
 from router.core.structured import Structured
-from router.engine.clock import Timer
+from router.engine.clock import Expired, Timer, Watch
 from router.engine.report import StreamReport
 from router.engine.resume import Resumed
 from router.engine.route import Route
@@ -49,6 +49,9 @@ STALL_GRACE_S = 5.0
 
 FENCED_GRACE_S = 1.0
 """How long a stream that another router has taken over is given to tell its client so."""
+
+FLUSH_S = 0.5
+"""How long a stream that is broken off when the router stops waits for its record to be written."""
 
 PARSE_ASIDE_BYTES = 262_144
 """A larger body is parsed in a thread: one of ten megabytes, made for the purpose, takes a second,
@@ -294,7 +297,15 @@ class _Call:
         asked.permit.spent(report)
 
     async def _tell_stopped(self, sink: AnswerSink) -> None:
-        """The stream is broken off because this process ends: say how to go on elsewhere."""
+        """The stream is broken off because this process ends: say how to go on elsewhere, once the
+        record is whole, or whoever comes back at once would be given again what it has."""
+        watch = Watch(self._engine.clock)
+        watch.due_s = self._engine.clock.now_s() + FLUSH_S
+        try:
+            with contextlib.suppress(Expired), watch:
+                await self._engine.store.flushed()
+        finally:
+            watch.stop()
         lasting = self._engine.store.lasting
         error = draining_error(self._report, self._origin.part, lasting=lasting)
         await sink.give_up(error, code=_INTERRUPTED, report=self._report)

@@ -117,6 +117,10 @@ class RecordStore(Protocol):
         """Send what is queued (bounded wait), then let go of everything."""
         ...
 
+    async def flushed(self) -> None:
+        """Wait until everything queued has been answered: with the backend away, until it is back."""
+        ...
+
     def open(self, head: RecordHead) -> RecordWriter:
         """Begin a record with epoch 1 and nothing committed. Does not wait."""
         ...

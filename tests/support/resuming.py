@@ -325,7 +325,7 @@ class Replica:
 
     async def written(self) -> None:
         """Wait until all that the router has to say is in the record."""
-        await self.router.serving.engine.store.flushed()  # type: ignore[attr-defined] # for tests
+        await self.router.serving.engine.store.flushed()
 
 
 @asynccontextmanager
