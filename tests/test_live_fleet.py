@@ -31,7 +31,7 @@ from support.live_house import (
 from support.outages import PASSWORD, SENTINEL_PASSWORD, MasterDies, NodeDies, Outage
 from support.reading import Answer, ask, check_contract
 from support.redis_servers import BINARY
-from support.resuming import Comer, to_the_end
+from support.resuming import Comer, always, to_the_end
 
 from router.simulate import seeded_text, tokenize
 
@@ -133,7 +133,7 @@ class Leavers:
         places = [next(url for url in self._it.urls if url != lost) for lost in self._lost]
         how = await asyncio.gather(
             *(
-                to_the_end(comer, lambda _, place=place: place)  # type: ignore[misc] # of a default
+                to_the_end(comer, always(place))
                 for comer, place in zip(self.comers, places, strict=True)
             )
         )

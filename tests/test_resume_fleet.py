@@ -21,7 +21,7 @@ from redis import asyncio as aioredis
 from support.continuity import FULL
 from support.processes import Served, served
 from support.redis_servers import BINARY, RedisServer, free_port
-from support.resuming import Comer, simulated, to_the_end
+from support.resuming import Comer, always, simulated, to_the_end
 from support.routers import routed
 from support.texts import Sample, moments
 
@@ -166,7 +166,8 @@ async def connections_break(it: Fleet) -> None:
         await asyncio.sleep(number * SPREAD_S / STREAMS)
         for cut in sorted(rng.sample(range(1, len(TEXT) - 100), rng.randint(1, 3))):
             if len(comer.text) < cut:
-                assert await comer.listen(it.urls[number % 2], chars=cut) == "left"
+                place = always(it.urls[number % 2])
+                assert await to_the_end(comer, place, chars=cut) == "left"
                 number += 1
         return await to_the_end(comer, lambda turn: it.urls[(number + turn) % 2])
 

@@ -362,8 +362,18 @@ TRIES = 60
 """Connections that it makes at most."""
 
 
+def always(url: str) -> Callable[[int], str]:
+    """A place to try for `to_the_end`, the same each time."""
+    return lambda _: url
+
+
 async def to_the_end(
-    comer: Comer, place: Callable[[int], str], *, first: str = "away", pause_s: float = 0.02
+    comer: Comer,
+    place: Callable[[int], str],
+    *,
+    first: str = "away",
+    pause_s: float = 0.02,
+    chars: int | None = None,
 ) -> str:
     """Come back until there is a finish, or an error that coming back does not mend.
 
@@ -372,16 +382,17 @@ async def to_the_end(
         place: where it tries, by the number of the try.
         first: how its first connection ended, if it had one.
         pause_s: longest wait between two tries.
+        chars: see `Comer.listen`.
 
     Returns:
-        "finished", or the error's code.
+        "finished", "left", or the error's code.
     """
     how = first
     for turn in range(TRIES):
         if how not in PASSING:
             return how
         try:
-            how = await comer.listen(place(turn))
+            how = await comer.listen(place(turn), chars=chars)
         except OSError:
             how = "away"
         if how in PASSING:
