@@ -250,6 +250,45 @@ def test_the_next_attempt_goes_on_in_the_text_of_the_last() -> None:
     ]
 
 
+SEALED = {"type": "redacted_thinking", "data": "QQ=="}
+
+
+@pytest.mark.parametrize(
+    "thought",
+    [
+        [Reasoning("b"), Reasoning("c"), signed("QQ==")],
+        [signed("QQ==")],
+        [own(redacted_thinking=SEALED)],
+        [Usage(1, 2, {}), Reasoning("b"), Extra({"x": {}}), signed("QQ==")],
+    ],
+)
+def test_what_the_next_attempt_thinks_does_not_break_the_text(thought: list[Event]) -> None:
+    events = [Opened("m"), Text("a"), Opened("n"), *thought, Text("d"), Text("e")]
+    assert shape(*events) == [(0, "text"), (0, "a"), (0, "d"), (0, "e"), (0,)]
+    whole = fold()
+    whole.add(events)
+    assert whole.message()["content"] == [{"type": "text", "text": "ade"}]
+
+
+def test_what_it_thinks_after_its_first_word_is_shown() -> None:
+    call = ToolCall(0, "t", "f", "{}")
+    begun: list[Event] = [Opened("m"), Text("a"), Opened("n"), Reasoning("x")]
+    for first in (Text("b"), Refusal("b")):
+        said = shape(*begun, first, Reasoning("c"), call)
+        assert said[2:6] == [(0, "b"), (0,), (1, "thinking"), (1, "c")]
+    assert (2, "thinking") in shape(*begun, call, Reasoning("c"))
+
+
+def test_while_it_thinks_in_silence_the_client_sees_that_it_lives() -> None:
+    one = writer()
+    assert PING not in one.write([Opened("m"), Reasoning("x"), signed("QQ=="), Text("a")])
+    assert one.write([Opened("n")]) == b""
+    assert one.write([Reasoning("b"), Reasoning("c")]) == PING
+    assert one.write([signed("QQ==")]) == b""
+    assert PING not in one.write([Reasoning("b"), Text("d")])
+    assert PING not in one.write([Reasoning("c")])
+
+
 def test_a_signature_alone_is_a_thought_that_is_not_shown() -> None:
     assert shape(signed("QQ=="), signed("Qg=="), Text("a")) == [
         (0, "thinking"),

@@ -5,6 +5,8 @@ beside that:
 
 - A block of thinking ends with a signature. Where no provider signed it (it came from another
   format, or its attempt died first), it gets the mark of `signature.py`.
+- A text that another attempt goes on with stays one block, and what that attempt thinks before it
+  is not said: there are clients that take the last block of text for the answer.
 - Calls come one after the other. Where a provider mixes the pieces of several, or says something
   else in the middle of one, whatever is not of the open call waits until that call's arguments are
   whole, or until the answer is.
@@ -93,6 +95,7 @@ class BlockSequence:
         "_held_chars",
         "_message_id",
         "details",
+        "going_on",
         "index",
         "kind",
     )
@@ -105,6 +108,8 @@ class BlockSequence:
         """The type of the block that is open; "" if none is."""
         self.details: dict[str, Any] = {}
         """What the end of the message says beside its reason, in the shape of a `message_delta`."""
+        self.going_on = False
+        """The open block is of text, and the attempt that goes on with it has only thought yet."""
         self._call: _OpenCall | None = None
         self._done: set[_Call] = set()  # calls whose block is closed
         self._call_fields: dict[str, dict[str, Any]] = {}  # by id: more for the start of its block
@@ -125,7 +130,12 @@ class BlockSequence:
         if type(event) is Opened:
             if self.kind == "thinking":
                 self._close(out)  # whoever thought this is dead, and nobody can sign it
+            self.going_on = self.kind == "text"
             return
+        if self.going_on:
+            if not _goes_on(event):
+                return
+            self.going_on = False
         if type(event) not in _PLACES or event.choice:  # type: ignore[union-attr]  # as the table's
             return
         if type(event) is Extra:
@@ -292,6 +302,16 @@ _PLACES: Final[Mapping[type, Callable[[BlockSequence, Any, list[WireEvent]], Non
     Extra: BlockSequence._extra,  # noqa: SLF001
 }
 """What a client is shown, and where it stands; every other kind is not for it."""
+
+
+def _goes_on(event: Event) -> bool:
+    """Is it a part of the answer, and not of a thought?"""
+    if type(event) is Extra:
+        return event.format is Format.ANTHROPIC and not event.fields.keys() <= _OF_THOUGHTS
+    return type(event) in _PLACES and type(event) is not Reasoning
+
+
+_OF_THOUGHTS: Final = frozenset({"signature_delta", "redacted_thinking"})
 
 
 def _call_of(event: Event) -> _Call:

@@ -153,6 +153,8 @@ class MessageWriter:
     def write(self, events: Sequence[Event]) -> bytes:
         """What the client is to see of these events; b"" if that is nothing.
 
+        Of thoughts that are not said it sees a sign of life.
+
         Args:
             events: `Usage`, `Finish`, `Done` and `Failed` are not written: how the stream ends is
                 said by `finish` or `error`.
@@ -166,6 +168,8 @@ class MessageWriter:
                 out += (self._plain_head, dumps(event.text), _TAIL)  # type: ignore[union-attr]
             else:
                 self._event(event, out)
+        if not out and self._blocks.going_on and any(type(event) is Reasoning for event in events):
+            return PING
         return b"".join(out)
 
     def finish(
@@ -220,7 +224,7 @@ class MessageWriter:
             self._begin(out)
             out += map(_encode, said)
         self._plain = None
-        if self._blocks.kind in _PLAIN:
+        if self._blocks.kind in _PLAIN and not self._blocks.going_on:
             self._plain, delta, field = _PLAIN[self._blocks.kind]
             self._plain_head = _DELTA % (self._blocks.index, delta, field)
 
@@ -304,7 +308,8 @@ class MessageFold:
             if type(event) is Opened and not self._named:
                 self._named = True
                 self._model = event.model
-            if type(event) is Text and self._blocks.kind == "text" and event.choice == 0:
+            in_text = self._blocks.kind == "text" and not self._blocks.going_on
+            if type(event) is Text and in_text and event.choice == 0:
                 self._folded[-1].text(event.text)
                 continue
             said: list[WireEvent] = []
