@@ -115,7 +115,7 @@ class StreamSink:
             await self._end(self._closing(failure) + self._last_event(failure))
         else:
             self.ended = True
-            await _send_failure(self._send, self._face, failure)
+            await _send_failure(self._send, self._face, self._origin, failure)
 
     async def give_up(
         self, error: RequestError, *, code: str, report: StreamReport | None = None
@@ -298,7 +298,7 @@ class BlockingSink:
         """There is no answer; a part of one is none, and stands in the error if it was wanted."""
         self.ended = True
         part = self._part(failure) if failure.partial else None
-        await _send_failure(self._send, self._face, failure, part)
+        await _send_failure(self._send, self._face, self._origin, failure, part)
 
     def _part(self, failure: Failure) -> dict[str, Any]:
         if failure.closers:
@@ -357,12 +357,17 @@ def _error_of(
 
 
 async def _send_failure(
-    send: Send, face: Face, failure: Failure, part: Mapping[str, Any] | None = None
+    send: Send,
+    face: Face,
+    origin: Origin,
+    failure: Failure,
+    part: Mapping[str, Any] | None = None,
 ) -> None:
     """The router's own budget is spent: an SDK that tries again would only multiply the load."""
     headers = [
         (b"x-should-retry", b"false"),
         (b"x-router-stream-id", failure.report.stream_id.encode()),
+        *face.headers(origin),
     ]
     if failure.retry_after_s is not None:
         headers.append((b"retry-after", str(max(1, math.ceil(failure.retry_after_s))).encode()))
