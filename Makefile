@@ -9,7 +9,7 @@ LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-h
 	--no-emit-index-url --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-clients scenarios lint format bench lock schema clean
+.PHONY: help setup demo test test-clients scenarios lint format bench lock schema compatibility clean
 
 help: ## Tell what there is
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -67,6 +67,9 @@ lock: ## Write the locks anew (needs uv)
 
 schema: $(STAMP) ## Write docs/config.schema.json anew
 	@$(BIN)/router schema > docs/config.schema.json
+
+compatibility: $(STAMP) ## Write the tables of docs/compatibility.md anew
+	@PYTHONPATH=tests $(BIN)/python -m formats.compatibility
 
 clean: ## Remove .venv and every cache
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build

@@ -13,7 +13,7 @@ from urllib.parse import urlunsplit
 
 import msgspec
 
-from router.core.continuation import Continuation, ContinuationStyle
+from router.core.continuation import Continuation, ContinuationStyle, Style
 from router.core.conversation import Loss
 from router.core.faults import Fault
 from router.core.request import ChatRequest, Format
@@ -92,8 +92,9 @@ class AnthropicProvider:
         Raises:
             RequestError: it is wrong in a way that only shows when it is translated.
         """
-        _, losses = self._said(request)
-        return losses
+        body, losses = self._said(request)
+        asked = native(request, Format.ANTHROPIC).request
+        return (*losses, *continuations.go_on(body, asked, request, self.continuation))
 
     def build(self, request: ChatRequest, continuation: Continuation | None) -> UpstreamRequest:
         """The HTTP request for a streamed answer, or for its continuation.
@@ -109,8 +110,13 @@ class AnthropicProvider:
         asked = native(request, Format.ANTHROPIC).request
         body, _ = self._said(request, onward=continuation is not None)
         body["stream"] = True
+        style = Style.RESTART
         if continuation is not None:
-            continuations.apply(body, asked, continuation, schema_types=self.family.schema_types)
+            style = continuations.apply(
+                body, asked, continuation, schema_types=self.family.schema_types
+            )
+        if style is Style.RESTART:
+            continuations.go_on(body, asked, request, self.continuation)
         return UpstreamRequest(
             method="POST", url=self.url, headers=self._headers(request), body=encode(body)
         )

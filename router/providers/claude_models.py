@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from router.core.conversation import Loss
+from router.wire.anthropic.conversation_out import DEFAULT_MAX_TOKENS
 from router.wire.anthropic.request import EFFORTS, MIN_THINKING_TOKENS
 from router.wire.checks import quote
 
@@ -116,8 +117,7 @@ def settle(body: Mapping[str, Any], model: ClaudeModel) -> tuple[dict[str, Any],
     """
     settled = {name: value for name, value in body.items() if value is not None}
     losses: list[Loss] = []
-    if model.max_tokens is not None:
-        settled["max_tokens"] = min(settled["max_tokens"], model.max_tokens)
+    _shorten(settled, model, losses)
     _force(settled, model, losses)
     _think(settled, model, losses)
     _try(settled, model, losses)
@@ -145,6 +145,17 @@ def think_on(
     if (body.get("thinking") or {}).get("type") == "enabled" and _lacks_thought(body):
         _think(settled, model, losses)
     return settled, tuple(losses)
+
+
+def _shorten(body: dict[str, Any], model: ClaudeModel, losses: list[Loss]) -> None:
+    """What the client asks for, and not what the router puts there for one that does not say."""
+    asked, most = body["max_tokens"], model.max_tokens
+    if most is None or asked <= most:
+        return
+    body["max_tokens"] = most
+    if asked != DEFAULT_MAX_TOKENS:
+        message = f"This model's answers have {most} tokens at most."
+        losses.append(Loss(param="max_tokens", message=message, hint=True))
 
 
 # -- Tools -----------------------------------------------------------------------------------------

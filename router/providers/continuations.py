@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from router.core.continuation import Continuation, SchemaWithPrefix, Style
+from router.core.continuation import Continuation, ContinuationStyle, SchemaWithPrefix, Style
+from router.core.conversation import Loss
 from router.core.request import ChatRequest, Format
 from router.providers import continue_anthropic, continue_gemini, continue_openai
 from router.providers.base import Sent
 from router.providers.nudge import nudge
+from router.providers.translate import MESSAGES
 from router.providers.writing import ContinuationWriter
 
 WRITERS: Mapping[Format, ContinuationWriter] = {
@@ -120,12 +122,56 @@ def apply(
     elif _document(request) not in schema_types | {"text"}:
         writer.loosen(body, every=False)
     if continuation.how.disable_thinking is not None:
-        patched = merge_patch(body, continuation.how.disable_thinking)
-        body.clear()  # a patch may also remove a field
-        body.update(patched)
+        _patch(body, continuation.how.disable_thinking)
     # What is committed was paid for: it is taken off the client's budget.
     writer.spend(body, continuation.spent_tokens)
     return style
+
+
+def go_on(
+    body: dict[str, Any], request: ChatRequest, client: ChatRequest, how: ContinuationStyle
+) -> tuple[Loss, ...]:
+    """A client ended its request with a message of the assistant, as the beginning of the answer,
+    and the target speaks another format.
+
+    Where a target does not go on with such a message by itself, it is asked in words: it would
+    refuse the request, or answer afresh. Flags are for continuations, whose echo is looked for.
+
+    Args:
+        body: the body to send, a shallow copy of the request's; changed in place.
+        request: in the target's format.
+        client: the same in the client's; nothing is done where the formats are one.
+        how: how the target continues.
+
+    Returns:
+        What could not be told, or not in the client's way.
+    """
+    writer = WRITERS[request.format]
+    text = "" if client.format is request.format else writer.tail_text(request)
+    if not text.strip():
+        return ()
+    where = f"messages[{len(client.messages) - 1}]"
+    if how.style is not Style.ASSISTANT_TAIL:
+        field = MESSAGES[request.format]
+        body[field] = list(body[field])
+        writer.ask(body, nudge(text, in_fence=None, structured=constrained(request)))
+        message = "This model is asked in words to go on with the last message."
+        return (Loss(param=where, message=message, hint=True),)
+    before = dict(body)
+    if how.schema is SchemaWithPrefix.DROP:
+        writer.loosen(body, every=True)
+    if how.disable_thinking is not None:
+        _patch(body, how.disable_thinking)
+    if body == before:
+        return ()
+    message = "This model goes on with a message neither after thinking nor by a schema."
+    return (Loss(param=where, message=message, hint=True),)
+
+
+def _patch(body: dict[str, Any], patch: Mapping[str, Any]) -> None:
+    patched = merge_patch(body, patch)
+    body.clear()  # a patch may also remove a field
+    body.update(patched)
 
 
 def _nudge(request: ChatRequest, continuation: Continuation) -> str:

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlunsplit
 
 import msgspec
 
-from router.core.continuation import Continuation, ContinuationStyle
+from router.core.continuation import Continuation, ContinuationStyle, Style
 from router.core.conversation import Loss
 from router.core.faults import Fault
 from router.core.request import ChatRequest, Format
@@ -78,8 +78,10 @@ class GeminiProvider:
             RequestError: it is wrong in a way that only shows when it is translated.
         """
         asked = native(request, Format.GEMINI)
-        _, more = settle(asked.request.raw, self.traits, vertex=self.vertex)
-        return (*asked.losses, *named(more, request.format))
+        body = dict(asked.request.raw)
+        begun = continuations.go_on(body, asked.request, request, self.continuation)
+        _, more = settle(body, self.traits, vertex=self.vertex)
+        return (*asked.losses, *named(more, request.format), *begun)
 
     def build(self, request: ChatRequest, continuation: Continuation | None) -> UpstreamRequest:
         """The HTTP request for a streamed answer, or for its continuation.
@@ -93,9 +95,13 @@ class GeminiProvider:
             RequestError: the request cannot be translated.
         """
         asked = native(request, Format.GEMINI).request
-        body = dict(asked.raw)
+        body, style = dict(asked.raw), Style.RESTART
         if continuation is not None:
-            continuations.apply(body, asked, continuation, schema_types=self.family.schema_types)
+            style = continuations.apply(
+                body, asked, continuation, schema_types=self.family.schema_types
+            )
+        if style is Style.RESTART:
+            continuations.go_on(body, asked, request, self.continuation)
         return UpstreamRequest(
             method="POST", url=self.url, headers=self.headers, body=encode(self._settled(body))
         )

@@ -74,8 +74,9 @@ class OpenAIProvider:
         Raises:
             RequestError: it is wrong in a way that only shows when it is translated.
         """
-        _, losses = self._said(request)
-        return losses
+        said, losses = self._said(request)
+        asked = native(request, Format.OPENAI).request
+        return (*losses, *continuations.go_on(dict(said), asked, request, self.continuation))
 
     def build(self, request: ChatRequest, continuation: Continuation | None) -> UpstreamRequest:
         """The HTTP request for a streamed answer, or for its continuation.
@@ -99,6 +100,8 @@ class OpenAIProvider:
             style = continuations.apply(
                 body, asked, continuation, schema_types=self.family.schema_types
             )
+        if style is Style.RESTART:
+            continuations.go_on(body, asked, request, self.continuation)
         if self.family.call_id_chars is not None:
             body["messages"] = short_ids(body["messages"], self.family.call_id_chars)
         return UpstreamRequest(

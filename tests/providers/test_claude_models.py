@@ -203,8 +203,13 @@ def test_while_it_thinks_nothing_is_sampled_otherwise() -> None:
 
 
 def test_an_old_model_is_asked_for_as_much_as_it_can_say() -> None:
-    assert settled("claude-3-5-haiku")[0]["max_tokens"] == 8_192
-    assert settled("claude-3-haiku", max_tokens=100)[0]["max_tokens"] == 100
+    def budget(name: str, **said: int) -> tuple[int, list[str]]:
+        made, losses = settled(name, **said)
+        return made["max_tokens"], losses
+
+    assert budget("claude-3-5-haiku") == (8_192, [])  # the client did not say
+    assert budget("claude-3-5-haiku", max_tokens=9_000) == (8_192, ["max_tokens"])
+    assert budget("claude-3-haiku", max_tokens=100) == (100, [])
 
 
 # -- Whatever is asked -----------------------------------------------------------------------------
