@@ -1,0 +1,248 @@
+"""What a request asks and another format cannot say: a target is passed over for it, or is asked
+without it and the client is told; nothing is lost in silence."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import anthropic
+import openai
+import pytest
+from support.heard import QUESTION, check_whole
+from support.pairs import FAMILIES, OWN, house
+
+from router.simulate import Script
+
+TALK: Final = Script(text="One is whole. Two is cut in the middle of it.")
+MIDST: Final = 8
+ASKED: Final = {"role": "user", "content": QUESTION}
+PDF: Final = "JVBERi0xLjQK"
+PARAMETERS: Final = {"type": "object", "properties": {"to": {"type": "string"}}}
+DROP: Final = {"unsupported": "drop"}
+
+
+def said(*content: Mapping[str, Any]) -> dict[str, Any]:
+    """A question with more than text in it."""
+    return {"messages": [{"role": "user", "content": [{"type": "text", "text": "?"}, *content]}]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """Something that a request asks.
+
+    Args:
+        name: for test ids.
+        client: whose format says it.
+        request: what it says.
+        param: how the client is told of it.
+        words: what must be nowhere in a request that was sent without it.
+        to: families that cannot be told; others of another format can.
+    """
+
+    name: str
+    client: str
+    request: Mapping[str, Any]
+    param: str
+    words: str
+    to: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.client}-{self.name}"
+
+
+BOTH: Final[Mapping[str, tuple[str, ...]]] = {
+    client: tuple(family for family in FAMILIES if family != own) for client, own in OWN.items()
+}
+
+
+def field(
+    client: str,
+    param: str,
+    request: Mapping[str, Any],
+    words: str = "",
+    *,
+    to: tuple[str, ...] = (),
+) -> Field:
+    """One, named by its path."""
+    name = param.replace("[", ".").replace("]", "")
+    return Field(
+        name=name,
+        client=client,
+        request=request,
+        param=param,
+        words=words or param.partition(".")[0].partition("[")[0],
+        to=to or BOTH[client],
+    )
+
+
+CUSTOM_TOOL: Final = {"type": "custom", "custom": {"name": "shell", "description": "Free text."}}
+FUNCTION: Final = {"type": "function", "function": {"name": "pay", "parameters": PARAMETERS}}
+SEARCH: Final = {"type": "web_search_20250305", "name": "web_search"}
+CITED: Final = {
+    "type": "document",
+    "source": {"type": "base64", "media_type": "application/pdf", "data": PDF},
+    "citations": {"enabled": True},
+}
+STORED: Final = {"type": "image", "source": {"type": "file", "file_id": "file_17"}}
+MODAL: Final = {"modalities": ["text", "audio"], "audio": {"voice": "alloy", "format": "wav"}}
+DEMANDS: Final = [
+    field("chat", "logit_bias", {"logit_bias": {"50256": -100}}),
+    field("chat", "modalities", MODAL),
+    field("chat", "prediction", {"prediction": {"type": "content", "content": "x = 1"}}),
+    field("chat", "web_search_options", {"web_search_options": {}}),
+    field("chat", "verbosity", {"verbosity": "low"}),
+    field("chat", "tomorrow", {"tomorrow": {"deep": [1]}}),
+    field("chat", "n", {"n": 2}, '"n":', to=("anthropic",)),
+    field("chat", "logprobs", {"logprobs": True, "top_logprobs": 2}, to=("anthropic",)),
+    field("chat", "tools[1]", {"tools": [FUNCTION, CUSTOM_TOOL]}, "shell"),
+    field(
+        "chat",
+        "parallel_tool_calls",
+        {"tools": [FUNCTION], "parallel_tool_calls": False},
+        to=("gemini",),
+    ),
+    field("chat", "stop", {"stop": ["END", "\n\n"]}, r"\n\n", to=("anthropic",)),
+    field("messages", "tools[0]", {"tools": [SEARCH]}, "web_search"),
+    field("messages", "container", {"container": "box_17"}, "box_17"),
+    field("messages", "inference_geo", {"inference_geo": "eu"}),
+    field("messages", "tomorrow", {"tomorrow": {"deep": [1]}}),
+    field("messages", "messages[0].content[1].citations", said(CITED), "citations"),
+    field("messages", "messages[0].content[1].source", said(STORED), "file_17"),
+]
+"""What changes the answer."""
+
+
+MARKED: Final = {"type": "text", "text": "Be.", "cache_control": {"type": "ephemeral"}}
+HINTS: Final = [
+    field("chat", "store", {"store": True}),
+    field("chat", "service_tier", {"service_tier": "flex"}),
+    field("chat", "prompt_cache_key", {"prompt_cache_key": "k-17"}),
+    field("chat", "metadata", {"metadata": {"a": "b"}}),
+    field("chat", "seed", {"seed": 7}, to=("anthropic",)),
+    field("chat", "presence_penalty", {"presence_penalty": 0.5}, to=("anthropic",)),
+    field("chat", "temperature", {"temperature": 1.5}, "1.5", to=("anthropic",)),
+    field("chat", "user", {"user": "u-17"}, "u-17", to=("gemini",)),
+    field("chat", "messages[0].name", {"messages": [{**ASKED, "name": "Zoe"}]}, "Zoe"),
+    field("messages", "system[0].cache_control", {"system": [MARKED]}, "cache_control"),
+    field("messages", "top_k", {"top_k": 5}, to=("openai",)),
+    field("messages", "service_tier", {"service_tier": "auto"}),
+    field("messages", "metadata.user_id", {"metadata": {"user_id": "u-17"}}, to=("gemini",)),
+]
+"""What the answer is as good without."""
+
+
+@pytest.mark.parametrize("asked", DEMANDS, ids=str)
+async def test_refused_where_no_target_can_be_told(asked: Field) -> None:
+    for family in asked.to:
+        async with house(family, script=TALK) as place:
+            client = place.client(asked.client)
+            for stream in (True, False):
+                response = await client.post(stream=stream, **asked.request)
+                assert response.status_code == 400, response.text
+                error = response.json()["error"]
+                assert error["code"] == "unsupported_parameter"
+                assert error["param"] == asked.param
+                assert "unsupported: drop" in error["message"]
+            heard = await client.stream(extra_body=dict(asked.request))
+            assert isinstance(heard.error, openai.BadRequestError | anthropic.BadRequestError)
+            assert place.asked() == 0
+
+
+# A field that nobody knows is the own vendor's to judge, and Anthropic refuses it.
+KNOWN: Final = [one for one in DEMANDS if str(one) != "messages-tomorrow"]
+
+
+@pytest.mark.parametrize("asked", KNOWN, ids=str)
+async def test_passed_over_where_another_target_can_be_told(asked: Field) -> None:
+    """Before the first output, and when an answer is to be gone on with."""
+    own = OWN[asked.client]
+    family = asked.to[-1]
+    async with house(family, own, family, own, script=TALK, route={"max_attempts": 3}) as place:
+        place.faults(None, f"cut@{MIDST}")
+        answer = await place.client(asked.client).raw(**asked.request)
+        if asked.request.get("n") != 2 and "logprobs" not in asked.request:  # nobody goes on there
+            check_whole(answer)
+            assert answer.delivered == TALK.text
+            assert place.asked(3) == 1
+        assert answer.headers["x-router-target"] == "p2/model-p2"
+        assert "x-router-dropped" not in answer.headers
+        assert (place.asked(0), place.asked(1), place.asked(2)) == (0, 1, 0)
+        body = place.last(1).body
+        assert {name: body[name] for name in asked.request} == dict(asked.request)
+
+
+@pytest.mark.parametrize("asked", DEMANDS, ids=str)
+async def test_dropped_where_the_route_says_so(asked: Field) -> None:
+    for family in asked.to:
+        async with house(family, script=TALK, route=DROP) as place:
+            answer = await place.client(asked.client).raw(**asked.request)
+            check_whole(answer)
+            assert answer.delivered == TALK.text
+            assert asked.param in names(answer.headers["x-router-dropped"])
+            assert asked.words.encode() not in place.last().raw
+            whole = await place.client(asked.client).post(**asked.request)
+            assert whole.headers["x-router-dropped"] == answer.headers["x-router-dropped"]
+
+
+@pytest.mark.parametrize("asked", HINTS, ids=str)
+async def test_a_hint_is_left_out_and_told(asked: Field, caplog: pytest.LogCaptureFixture) -> None:
+    """The target is asked without it, whatever the route says; the log has a line for it."""
+    for family in FAMILIES:
+        async with house(family, script=TALK) as place:
+            caplog.clear()
+            with caplog.at_level(logging.INFO, "router.api"):
+                answer = await place.client(asked.client).raw(**asked.request)
+            check_whole(answer)
+            lines = [one.getMessage() for one in caplog.records if "is not told" in one.message]
+            if family in asked.to:
+                assert names(answer.headers["x-router-dropped"]) == [asked.param]
+                assert asked.words.encode() not in place.last().raw
+                (line,) = lines
+                assert asked.param in line
+            else:
+                assert "x-router-dropped" not in answer.headers
+                assert lines == []
+
+
+def names(header: str) -> list[str]:
+    """The fields of such a header."""
+    return header.split(", ")
+
+
+async def test_the_header_speaks_of_who_answered() -> None:
+    """Each target is told what it can be told."""
+    asked: dict[str, Any] = {"seed": 7, "user": "u-17", "logit_bias": {"1": 2}}
+    want = {"anthropic": ["logit_bias", "seed"], "gemini": ["logit_bias", "user"]}
+    for first, second in (("anthropic", "gemini"), ("gemini", "anthropic")):
+        route = {**DROP, "retry": {"same_target": 0}}
+        async with house(first, second, "openai", script=TALK, route=route) as place:
+            answer = await place.chat.raw(**asked)
+            assert names(answer.headers["x-router-dropped"]) == want[first]
+            place.faults("status=500")
+            answer = await place.chat.raw(**asked)
+            assert names(answer.headers["x-router-dropped"]) == want[second]
+            place.faults("status=500", "status=500")
+            answer = await place.chat.raw(**asked)
+            assert "x-router-dropped" not in answer.headers
+            assert place.last(2).body["logit_bias"] == {"1": 2}
+
+
+async def test_a_wrong_request_is_refused_before_anyone_is_asked() -> None:
+    """What only shows when a request is translated, in the client's own words."""
+    orphan = {"role": "tool", "tool_call_id": "call_9", "content": "paid"}
+    bad: Mapping[str, dict[str, Any]] = {
+        "messages[1].tool_call_id": {"messages": [ASKED, orphan]},
+        "messages[0].content[1].image_url.url": said(
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,%%%"}}
+        ),
+    }
+    for family in ("anthropic", "gemini"):
+        async with house(family, script=TALK) as place:
+            for param, request in bad.items():
+                response = await place.chat.post(**request)
+                assert response.status_code == 400
+                assert response.json()["error"]["param"] == param
+            assert place.asked() == 0
