@@ -13,17 +13,10 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from formats.compatibility_rows import (
-    CHAT,
-    CLAUDES,
-    GEMINIS,
-    GPTS,
-    MESSAGES,
-    SERVERS,
-    SMALLEST,
-    Row,
-    Table,
-)
+from formats.compatibility_chat import CHAT
+from formats.compatibility_messages import MESSAGES
+from formats.compatibility_models import CLAUDES, GEMINIS, GPTS, SERVERS
+from formats.compatibility_rows import SMALLEST, Row, Table
 
 from router.core.conversation import Loss
 from router.core.request import ChatRequest, Format

@@ -19,7 +19,9 @@ from formats.compatibility import (
     parse,
     renewed,
 )
-from formats.compatibility_rows import CHAT, MESSAGES, TARGETS, Row, Table, Target
+from formats.compatibility_chat import CHAT
+from formats.compatibility_messages import MESSAGES
+from formats.compatibility_rows import TARGETS, Row, Table, Target
 from support.routers import running_router
 
 from router.core.conversation import Loss
