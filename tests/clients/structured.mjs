@@ -12,19 +12,12 @@ import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { Output, streamObject, streamText } from 'ai';
 import OpenAI from 'openai';
 import { zodResponseFormat } from 'openai/helpers/zod';
-import { z } from 'zod';
+
+import { Tale } from './tale.mjs';
 
 // Of streamObject the SDK says that it is deprecated. Many still call it.
 globalThis.AI_SDK_LOG_WARNINGS = false;
 
-const Tale = z.strictObject({
-  title: z.string(),
-  people: z.array(z.strictObject({ name: z.string(), age: z.int() })),
-  rating: z.number(),
-  year: z.int(),
-  pages: z.int(),
-  truth: z.boolean().nullable(),
-});
 const PROMPT = 'Tell me a tale.';
 
 function openai(baseURL) {
