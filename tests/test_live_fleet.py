@@ -79,6 +79,7 @@ def begun(it: House, count: int, routes: Sequence[str], begin: Callable[[str, st
     for number, route in zip(range(count), itertools.cycle(routes), strict=False):
         it.came(route)
         tasks.append(asyncio.create_task(later(number, route)))
+    it.clients += tasks
     return tasks
 
 

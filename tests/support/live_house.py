@@ -73,6 +73,8 @@ class House:
         gate: Flow,
     ) -> None:
         self.replicas, self.urls = replicas, urls
+        self.clients: list[asyncio.Task[Any]] = []
+        """Whoever listens; let go of at the end, if a test fails before."""
         self._providers, self._gate = providers, gate
         self._live: Counter[str] = Counter()
         self._asked = [0] * len(providers)
@@ -173,7 +175,13 @@ async def house(
         file.write_text(yaml.safe_dump(_configured(providers, record)))
         replicas = [await stack.enter_async_context(served(file)) for _ in range(2)]
         urls = [await one.base_url() for one in replicas]
-        yield House(replicas, urls, providers, gate)
+        it = House(replicas, urls, providers, gate)
+        try:
+            yield it
+        finally:
+            for client in it.clients:
+                client.cancel()
+            await asyncio.gather(*it.clients, return_exceptions=True)
 
 
 def _configured(providers: Iterable[SimulatedProvider], record: dict[str, Any]) -> dict[str, Any]:

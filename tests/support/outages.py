@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from redis import asyncio as aioredis
+from redis.crc import key_slot
 
 from support.redis_fleets import SERVICE, Cluster, Guarded, Member, Move, tell
 from support.redis_servers import rights
@@ -143,7 +144,7 @@ class NodeDies:
     def __init__(self, directory: Path) -> None:
         self._cluster = Cluster(directory)
         self._source, self._target, _ = self._cluster.nodes
-        self._moves: dict[str, Move] = {}
+        self._moves: list[tuple[Move, list[str]]] = []
         self._replica: Member
 
     @property
@@ -153,7 +154,7 @@ class NodeDies:
     @property
     def moved(self) -> int:
         """Streams whose slots have moved."""
-        return len(self._moves)
+        return sum(len(states) for _, states in self._moves)
 
     async def begin(self) -> None:
         await asyncio.to_thread(self._cluster.start)
@@ -166,16 +167,19 @@ class NodeDies:
 
     async def strike(self) -> None:
         """Of each record one key is on its way, and the other still where it was."""
-        for state in await records(self._source):
-            if state.endswith(":state"):
-                self._moves[state] = Move(self._cluster, state, self._source, self._target)
-        for state, move in self._moves.items():
+        slots: dict[int, list[str]] = {}
+        for key in await records(self._source):
+            if key.endswith(":state"):
+                slots.setdefault(key_slot(key.encode()), []).append(key)
+        for states in slots.values():
+            move = Move(self._cluster, states[0], self._source, self._target)
+            self._moves.append((move, states))
             await move.begin()
-            await move.carry([state])
+            await move.carry(states)
 
     async def worsen(self) -> None:
-        for state, move in self._moves.items():
-            await move.carry([state, state.removesuffix("state") + "text"])
+        for move, states in self._moves:
+            await move.carry([state.removesuffix("state") + "text" for state in states])
             await move.end()
         await self.replicated()
         self._target.kill()
