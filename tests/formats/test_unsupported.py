@@ -4,7 +4,7 @@ without it and the client is told; nothing is lost in silence."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ import anthropic
 import openai
 import pytest
 from support.heard import QUESTION, check_whole
-from support.pairs import FAMILIES, OWN, house
+from support.pairs import CLIENTS, FAMILIES, OWN, house
 
 from router.simulate import Script
 
@@ -34,7 +34,7 @@ class Field:
     """Something that a request asks.
 
     Args:
-        name: for test ids.
+        name: for messages.
         client: whose format says it.
         request: what it says.
         param: how the client is told of it.
@@ -134,76 +134,92 @@ HINTS: Final = [
 """What the answer is as good without."""
 
 
-@pytest.mark.parametrize("asked", DEMANDS, ids=str)
-async def test_refused_where_no_target_can_be_told(asked: Field) -> None:
-    for family in asked.to:
-        async with house(family, script=TALK) as place:
-            client = place.client(asked.client)
-            for stream in (True, False):
-                response = await client.post(stream=stream, **asked.request)
-                assert response.status_code == 400, response.text
-                error = response.json()["error"]
-                assert error["code"] == "unsupported_parameter"
-                assert error["param"] == asked.param
-                assert "unsupported: drop" in error["message"]
-            heard = await client.stream(extra_body=dict(asked.request))
+PAIRS: Final = [(client, family) for client in CLIENTS for family in BOTH[client]]
+"""A client's format, and a family that speaks another."""
+
+
+def those(fields: Iterable[Field], client: str, family: str) -> list[Field]:
+    """What a client may say and a family cannot be told; some of it there must be."""
+    found = [one for one in fields if one.client == client and family in one.to]
+    assert found
+    return found
+
+
+@pytest.mark.parametrize(("client", "family"), PAIRS)
+async def test_refused_where_no_target_can_be_told(client: str, family: str) -> None:
+    async with house(family, script=TALK) as place:
+        asker = place.client(client)
+        for turn, asked in enumerate(those(DEMANDS, client, family)):
+            response = await asker.post(stream=bool(turn % 2), **asked.request)
+            assert response.status_code == 400, asked
+            error = response.json()["error"]
+            assert error["code"] == "unsupported_parameter", asked
+            assert error["param"] == asked.param
+            assert "unsupported: drop" in error["message"]
+            heard = await asker.stream(extra_body=dict(asked.request))
             assert isinstance(heard.error, openai.BadRequestError | anthropic.BadRequestError)
-            assert place.asked() == 0
+        assert place.asked() == 0
 
 
-# A field that nobody knows is the own vendor's to judge, and Anthropic refuses it.
-KNOWN: Final = [one for one in DEMANDS if str(one) != "messages-tomorrow"]
-
-
-@pytest.mark.parametrize("asked", KNOWN, ids=str)
-async def test_passed_over_where_another_target_can_be_told(asked: Field) -> None:
+@pytest.mark.parametrize(("client", "family"), PAIRS)
+async def test_passed_over_where_another_target_can_be_told(client: str, family: str) -> None:
     """Before the first output, and when an answer is to be gone on with."""
-    own = OWN[asked.client]
-    family = asked.to[-1]
+    own = OWN[client]
     async with house(family, own, family, own, script=TALK, route={"max_attempts": 3}) as place:
-        place.faults(None, f"cut@{MIDST}")
-        answer = await place.client(asked.client).raw(**asked.request)
-        if asked.request.get("n") != 2 and "logprobs" not in asked.request:  # nobody goes on there
+        for asked in those(DEMANDS, client, family):
+            if str(asked) == "messages-tomorrow":
+                continue  # which nobody knows, and Anthropic refuses
+            place.faults(None, f"cut@{MIDST}")
+            before = place.asked(1)
+            answer = await place.client(client).raw(**asked.request)
+            if asked.param not in {"n", "logprobs"}:  # which nobody can go on with
+                check_whole(answer)
+                assert answer.delivered == TALK.text, asked
+            assert answer.headers["x-router-target"] == "p2/model-p2", asked
+            assert "x-router-dropped" not in answer.headers
+            assert place.asked(1) == before + 1
+            body = place.last(1).body
+            assert {name: body[name] for name in asked.request} == dict(asked.request)
+        assert (place.asked(0), place.asked(2)) == (0, 0)
+        assert place.asked(3)
+
+
+@pytest.mark.parametrize(("client", "family"), PAIRS)
+async def test_dropped_where_the_route_says_so(client: str, family: str) -> None:
+    async with house(family, script=TALK, route=DROP) as place:
+        for asked in those(DEMANDS, client, family):
+            answer = await place.client(client).raw(**asked.request)
             check_whole(answer)
             assert answer.delivered == TALK.text
-            assert place.asked(3) == 1
-        assert answer.headers["x-router-target"] == "p2/model-p2"
-        assert "x-router-dropped" not in answer.headers
-        assert (place.asked(0), place.asked(1), place.asked(2)) == (0, 1, 0)
-        body = place.last(1).body
-        assert {name: body[name] for name in asked.request} == dict(asked.request)
+            dropped = answer.headers["x-router-dropped"]
+            assert asked.param in names(dropped)
+            assert asked.words.encode() not in place.last().raw, asked
+            whole = await place.client(client).post(**asked.request)
+            assert whole.headers["x-router-dropped"] == dropped
 
 
-@pytest.mark.parametrize("asked", DEMANDS, ids=str)
-async def test_dropped_where_the_route_says_so(asked: Field) -> None:
-    for family in asked.to:
-        async with house(family, script=TALK, route=DROP) as place:
-            answer = await place.client(asked.client).raw(**asked.request)
-            check_whole(answer)
-            assert answer.delivered == TALK.text
-            assert asked.param in names(answer.headers["x-router-dropped"])
-            assert asked.words.encode() not in place.last().raw
-            whole = await place.client(asked.client).post(**asked.request)
-            assert whole.headers["x-router-dropped"] == answer.headers["x-router-dropped"]
-
-
-@pytest.mark.parametrize("asked", HINTS, ids=str)
-async def test_a_hint_is_left_out_and_told(asked: Field, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_a_hint_is_left_out_and_told(
+    client: str, family: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """The target is asked without it, whatever the route says; the log has a line for it."""
-    for family in FAMILIES:
-        async with house(family, script=TALK) as place:
+    async with house(family, script=TALK) as place:
+        for asked in HINTS:
+            if asked.client != client:
+                continue
             caplog.clear()
             with caplog.at_level(logging.INFO, "router.api"):
-                answer = await place.client(asked.client).raw(**asked.request)
+                answer = await place.client(client).raw(**asked.request)
             check_whole(answer)
             lines = [one.getMessage() for one in caplog.records if "is not told" in one.message]
             if family in asked.to:
                 assert names(answer.headers["x-router-dropped"]) == [asked.param]
-                assert asked.words.encode() not in place.last().raw
+                assert asked.words.encode() not in place.last().raw, asked
                 (line,) = lines
                 assert asked.param in line
             else:
-                assert "x-router-dropped" not in answer.headers
+                assert "x-router-dropped" not in answer.headers, asked
                 assert lines == []
 
 
