@@ -1,8 +1,10 @@
-// Conversations of the AI SDK, one per line of input: {baseURL, till, headers, maxRetries}. For each, a line of
-// output says whether it came to its end. The SDK runs the tool by itself, as soon as it holds a
-// call to be complete.
+// Conversations of the AI SDK, one per line of input: {client, baseURL, till, headers, maxRetries},
+// where the client is `chat` or `messages`. For each, a line of output says whether it came to its
+// end. The SDK runs the tool by itself, as soon as it holds a call to be complete.
 
 import { createInterface } from 'node:readline';
+
+import { createAnthropic } from '@ai-sdk/anthropic';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { isStepCount, jsonSchema, streamText, tool } from 'ai';
 
@@ -17,8 +19,13 @@ const parameters = {
   additionalProperties: false,
 };
 
-async function converse({ baseURL, till, headers, maxRetries }) {
-  const provider = createOpenAICompatible({ name: 'router', baseURL, apiKey: 'none' });
+const providers = {
+  chat: (baseURL) => createOpenAICompatible({ name: 'router', baseURL, apiKey: 'none' }),
+  messages: (baseURL) => createAnthropic({ baseURL, apiKey: 'none' }),
+};
+
+async function converse({ client, baseURL, till, headers, maxRetries }) {
+  const provider = providers[client](baseURL);
   const pay = tool({
     description: 'Pay.',
     inputSchema: jsonSchema(parameters),

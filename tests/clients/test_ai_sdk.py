@@ -3,17 +3,26 @@ its arguments parse, while the stream still goes on."""
 
 from __future__ import annotations
 
+import pytest
 from support.node import needs, script
 from support.till import counter, shop
 
 RUNS = 500
 
-needs("ai", "@ai-sdk/openai-compatible")
+needs("ai", "@ai-sdk/openai-compatible", "@ai-sdk/anthropic")
 
 
-async def test_no_call_runs_twice_or_unfinished() -> None:
+@pytest.mark.parametrize(
+    ("client", "families"),
+    [
+        ("chat", ("openai", "openai")),
+        ("messages", ("anthropic", "openai")),
+        ("messages", ("gemini", "anthropic")),
+    ],
+)
+async def test_no_call_runs_twice_or_unfinished(client: str, families: tuple[str, str]) -> None:
     async with (
-        shop(seed=3) as place,
+        shop(3, families) as place,
         counter(place.till) as till,
         script("conversation.mjs") as ask,
     ):
@@ -21,6 +30,7 @@ async def test_no_call_runs_twice_or_unfinished() -> None:
         for number in range(RUNS):
             run = place.run(number)
             asked = {
+                "client": client,
                 "baseURL": base_url,
                 "till": till,
                 "headers": dict(run.headers),

@@ -1,10 +1,11 @@
-"""LangChain through 500 conversations with random faults. It repairs arguments that stop in
-mid-value, so whatever looks like an end to it must be one."""
+"""LangChain, over its clients of both formats, through 500 conversations with random faults. It
+repairs arguments that stop in mid-value, so whatever looks like an end to it must be one."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import anthropic
 import openai
 import pytest
 from support.till import PAY_TOOL, Run, Shop, shop
@@ -14,6 +15,7 @@ RUNS = 500
 langchain_openai = pytest.importorskip(
     "langchain_openai", reason="LangChain is not installed: make test-clients"
 )
+langchain_anthropic = pytest.importorskip("langchain_anthropic")
 messages = pytest.importorskip("langchain_core.messages")
 
 
@@ -37,8 +39,17 @@ async def converse(model: Any, place: Shop, run: Run) -> bool:  # noqa: ANN401 -
             for call in folded.tool_calls:
                 result = place.till.pay(call["args"])
                 history.append(messages.ToolMessage(result, tool_call_id=call["id"]))
-    except openai.APIError:
+    except (openai.APIError, anthropic.APIError):
         return False
+
+
+async def through(place: Shop, model: Any) -> None:  # noqa: ANN401 - a chat model
+    """All conversations."""
+    for number in range(RUNS):
+        run = place.run(number)
+        place.ended(whole=await converse(model, place, run))
+    assert place.tally["whole"] > RUNS / 2, place.tally
+    assert place.tally["error"] > RUNS / 20, place.tally
 
 
 async def test_no_call_runs_twice_or_unfinished() -> None:
@@ -52,9 +63,18 @@ async def test_no_call_runs_twice_or_unfinished() -> None:
             api_key="none",
             streaming=True,
             http_async_client=http_client,
-        ).bind_tools([PAY_TOOL])
-        for number in range(RUNS):
-            run = place.run(number)
-            place.ended(whole=await converse(model, place, run))
-    assert place.tally["whole"] > RUNS / 2, place.tally
-    assert place.tally["error"] > RUNS / 20, place.tally
+        )
+        await through(place, model.bind_tools([PAY_TOOL]))
+
+
+@pytest.mark.parametrize("families", [("anthropic", "gemini"), ("openai", "anthropic")])
+async def test_nor_does_one_over_messages(families: tuple[str, str]) -> None:
+    async with shop(1, families) as place:
+        model = langchain_anthropic.ChatAnthropic(
+            model="chat",
+            anthropic_api_url=place.router.base_url.removesuffix("/v1"),
+            anthropic_api_key="none",
+            max_retries=0,
+            max_tokens=2_000,
+        )
+        await through(place, model.bind_tools([PAY_TOOL]))

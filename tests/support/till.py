@@ -18,6 +18,7 @@ from typing import Any
 
 from router.core.events import ToolCall
 from router.simulate import RawAnswer, Script, SimulatedProvider, tokenize
+from support.pairs import FAMILIES, base_url
 from support.routers import Router, routed, running_router
 from support.toolcalls import DONE, begun, chunk, more, text
 
@@ -132,6 +133,7 @@ class Shop:
     Args:
         router: running.
         providers: in priority order.
+        families: of the providers.
         till: counts.
         random: of the seed.
         tally: how the runs ended.
@@ -139,6 +141,7 @@ class Shop:
 
     router: Router
     providers: list[SimulatedProvider]
+    families: Sequence[str]
     till: Till
     random: random.Random
     tally: Counter[str] = field(default_factory=Counter)
@@ -161,7 +164,8 @@ class Shop:
         for at, provider in enumerate(self.providers):
             calls = _calls(due, f"{number}_{at}")
             provider.manner.script = Script(text=talk, tool_calls=calls)
-            provider.manner.raw = self._early_finish(talk, calls)
+            early = self._early_finish(talk, calls)
+            provider.manner.raw = early if self.families[at] == "openai" else None
             provider.set_faults(self._fault(talk, calls) if not at or self._one_in(4) else None)
         self.till.expect(due, self._thank)
         mode = self.random.choice(["stream", "atomic"])
@@ -212,19 +216,20 @@ def _calls(due: Sequence[Mapping[str, Any]], mark: str) -> tuple[ToolCall, ...]:
 
 
 @asynccontextmanager
-async def shop(seed: int) -> AsyncIterator[Shop]:
+async def shop(seed: int, families: Sequence[str] = ("openai", "openai")) -> AsyncIterator[Shop]:
     """Open one.
 
     Args:
         seed: of everything that goes wrong.
+        families: of the two providers.
     """
     async with (
         SimulatedProvider(keep_requests=20) as first,
         SimulatedProvider(keep_requests=20) as second,
     ):
         config = routed(
-            first,
-            second,
+            *map(base_url, (first, second), families),
+            types=[FAMILIES[family] for family in families],
             route={
                 "timeouts": {"idle_s": 0.3, "first_output_s": 2, "total_s": 20},
                 "retry": {"same_target": 0},
@@ -235,6 +240,7 @@ async def shop(seed: int) -> AsyncIterator[Shop]:
             yield Shop(
                 router=router,
                 providers=[first, second],
+                families=families,
                 till=Till(),
                 random=random.Random(seed),  # noqa: S311 - it is to be repeatable
             )
