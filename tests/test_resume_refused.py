@@ -184,6 +184,9 @@ async def test_redis_is_away(redis: RedisServer) -> None:
     async with broken(redis) as it:
         await it.redis("CLIENT", "PAUSE", 1500, "ALL")
         assert await it.refused() == "503 resume_unavailable"
+        message = it.comer.errors[-1]["message"]
+    assert "127.0.0.1" not in message, "where the record is kept is none of a client's business"
+    assert str(redis.port) not in message
 
 
 # -- records that are none -------------------------------------------------------------------------

@@ -7,6 +7,7 @@ anew, which would double the client's text.
 from __future__ import annotations
 
 import hmac
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
@@ -33,8 +34,13 @@ MAX_FRAGMENT_CHARS = 100_000
 """More than any boundary leaves uncommitted: a client that claims to have so much beyond the
 committed text is mistaken about the stream."""
 
+MAX_ID_CHARS = 64
+"""Of a stream's id in the log: it is a client's word."""
+
 MAX_DIGITS = 15
 """Of a count in a header."""
+
+_log = logging.getLogger("router.api")
 
 NOT_YET_S = (0.05, 0.15, 0.3)
 """Waits for a record that is not there, in seconds. Records are written behind the streams' backs,
@@ -128,8 +134,21 @@ async def take_over(
         _refuse(409, "resume_conflict", "Another request is resuming this stream already.")
     except RecordCorrupt as error:
         _refuse(409, "resume_corrupt", f"The record of this stream cannot be read: {error}.")
+    except RecordNotYet:
+        _refuse(
+            503,
+            "resume_unavailable",
+            "The record's store was away until a moment ago, and may be told of this stream yet. "
+            "Ask again in a moment.",
+        )
     except RecordUnavailable as error:
-        _refuse(503, "resume_unavailable", f"The record cannot be asked for now: {error}.")
+        # Why is the owner's to know: it names the store's host.
+        _log.warning("stream %r cannot be resumed now: %s", wanted.stream_id[:MAX_ID_CHARS], error)
+        _refuse(
+            503,
+            "resume_unavailable",
+            "The record's store does not answer just now. Ask again in a moment.",
+        )
     known = facts.known(wanted.received, part=wanted.part, epoch=before)
     text = record.text + facts.gap
     plan = plan_resumption(text, facts.superseded, wanted.received, known=known)

@@ -118,7 +118,7 @@ class RecordStore(Protocol):
         ...
 
     async def flushed(self) -> None:
-        """Wait until everything queued has been answered: with the backend away, until it is back."""
+        """Wait until all that is queued was answered: with the backend away, until it is back."""
         ...
 
     def open(self, head: RecordHead) -> RecordWriter:
