@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 import pytest
-from support.agent import BETAS, SYSTEM, USER, Agent, Broken, Message, for_claude
+from support.agent import ADAPTIVE, BETAS, SYSTEM, USER, Agent, Broken, Message, for_claude
 from support.continuity import FULL
 from support.pairs import House, house
 from support.work import FINAL, SECRET, TOOLS, WORK, Step, Workshop
@@ -31,12 +31,16 @@ ORDERS: Final = (
 MODELS: Final = {"anthropic": "claude-sonnet-4-5", "openai": "gpt-5.2", "gemini": "gemini-3-pro"}
 IDS: Final = {"anthropic": "toolu_", "openai": "call_", "gemini": "gem-"}
 """What the ids of a model's calls begin with."""
-ADAPTIVE: Final = {"type": "adaptive", "display": "summarized"}
+STYLES: Final[Mapping[str, Mapping[str, Any]]] = {
+    MODELS["anthropic"]: {},
+    "claude-opus-4-8": ADAPTIVE,
+}
+"""A Claude, and how an agent asks it."""
 ATOMIC: Final = {"X-Router-Tool-Calls": "atomic"}
 MAX_TURNS: Final = 60
 """Bound of a session: one that does not come to its end fails."""
-SESSIONS: Final = 400 if FULL else 20
-"""With each order of the families."""
+SESSIONS: Final = 300 if FULL else 10
+"""With each order of the families, and each Claude."""
 STRIDE: Final = 1 if FULL else 4
 """Of the points at which an answer is cut."""
 
@@ -146,6 +150,7 @@ def check_claude(record: RequestRecord, agent: Agent, history: Sequence[Message]
     body, mine = record.body, for_claude(history)
     assert body["messages"][: len(mine)] == mine
     assert (body["system"], body["tools"], body["metadata"]) == (SYSTEM, TOOLS, USER)
+    assert {name: body.get(name) for name in agent.more} == agent.more
     assert record.headers["anthropic-beta"] == ",".join(BETAS)
     if record.style is not None:
         return
@@ -242,11 +247,10 @@ async def test_a_prompt_is_counted_by_who_can_and_is_there() -> None:
 
 
 @pytest.mark.parametrize("fault", SURVIVED)
-@pytest.mark.parametrize("claude", [MODELS["anthropic"], "claude-opus-4-8"])
+@pytest.mark.parametrize("claude", STYLES)
 async def test_a_session_outlives_a_fault_in_one_turn_or_in_each(
     claude: str, fault: Callable[[Step], str]
 ) -> None:
-    own: dict[str, Any] = {} if claude == MODELS["anthropic"] else {"thinking": ADAPTIVE}
     async with floor(*FAMILIES, claude=claude) as it:
         for struck in (None, *range(len(WORK))):
 
@@ -254,7 +258,7 @@ async def test_a_session_outlives_a_fault_in_one_turn_or_in_each(
                 return [fault(step)] if struck in (None, number) else []
 
             before = it.asked()
-            assert await it.session(it.agent(**own), faults) == []
+            assert await it.session(it.agent(**STYLES[claude]), faults) == []
             first, second, third = (a - b for a, b in zip(it.asked(), before, strict=True))
             assert (first, third) == (len(WORK), 0)
             assert second == (len(WORK) if struck is None else 1)
@@ -339,10 +343,13 @@ ANYTHING: Final = (
 """What a provider may do; `k` pieces are sent before it, or `n` bytes of the body."""
 
 
+@pytest.mark.parametrize("claude", STYLES)
 @pytest.mark.parametrize("families", ORDERS)
-async def test_whatever_happens_the_session_comes_to_its_end(families: Sequence[str]) -> None:
+async def test_whatever_happens_the_session_comes_to_its_end(
+    families: Sequence[str], claude: str
+) -> None:
     """Only a call that was delivered breaks off a turn, as long as one model lives."""
-    dice = random.Random(",".join(families))  # noqa: S311 - it is to be repeatable
+    dice = random.Random(f"{families} {claude}")  # noqa: S311 - it is to be repeatable
 
     def struck(step: Step) -> str:
         pieces = sum(step.size[:2]) + sum(step.size[2])
@@ -353,9 +360,10 @@ async def test_whatever_happens_the_session_comes_to_its_end(families: Sequence[
         return [struck(step), struck(step) if dice.random() < 0.4 else None]
 
     survived, broken = 0, 0
-    async with floor(*families) as it:
+    async with floor(*families, claude=claude) as it:
         for _ in range(SESSIONS):
-            agent = it.agent(headers=dice.choice([{}, ATOMIC]), eager=dice.choice([False, True]))
+            headers, eager = dice.choice([{}, ATOMIC]), dice.choice([False, True])
+            agent = it.agent(headers=headers, eager=eager, **STYLES[claude])
             errors = await it.session(agent, faults)
             assert {error["code"] for error in errors} <= {"tool_call_interrupted"}
             survived, broken = survived + len(WORK), broken + len(errors)

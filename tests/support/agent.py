@@ -22,6 +22,16 @@ SYSTEM: Final[Sequence[Mapping[str, Any]]] = [
 ]
 BETAS: Final = ("interleaved-thinking-2025-05-14", "fine-grained-tool-streaming-2025-05-14")
 THINKING: Final = {"type": "enabled", "budget_tokens": 4_096}
+ADAPTIVE: Final[Mapping[str, Any]] = {
+    "thinking": {"type": "adaptive", "display": "omitted"},
+    "more": {
+        "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
+        "output_config": {"effort": "high"},
+    },
+    "reminder": True,
+}
+"""Of an `Agent` that asks as the newest models are asked; Claude Code 2.1 was seen to ask so."""
+REMINDER: Final = {"type": "text", "text": "# Environment\nYou are in a shell.", **MARK}
 USER: Final[BetaMetadataParam] = {"user_id": "user_7"}
 
 
@@ -50,6 +60,8 @@ class Agent:
         eager: it runs a tool as soon as the call is whole, while the answer still goes on; else
             when the answer is there.
         thinking: what it asks for.
+        more: further fields of its requests.
+        reminder: there are instructions among its messages.
         history: all messages.
     """
 
@@ -58,12 +70,16 @@ class Agent:
     headers: Mapping[str, str] = field(default_factory=dict)
     eager: bool = False
     thinking: Mapping[str, Any] = field(default_factory=lambda: THINKING)
+    more: Mapping[str, Any] = field(default_factory=dict)
+    reminder: bool = False
     history: list[Message] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """What the user wants."""
         wish = {"type": "text", "text": "The parser's test fails. Please mend it.", **MARK}
         self.history.append({"role": "user", "content": [wish]})
+        if self.reminder:
+            self.history.append({"role": "system", "content": [REMINDER]})
 
     def _asked(self) -> dict[str, Any]:
         return {
@@ -74,6 +90,7 @@ class Agent:
             "thinking": self.thinking,
             "betas": list(BETAS),
             "extra_headers": dict(self.headers),
+            **self.more,
         }
 
     async def count(self) -> int:
