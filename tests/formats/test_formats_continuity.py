@@ -35,6 +35,8 @@ TEXTS: Final = [
     for kinds in (("dialogue",), ("code",), ("facts", "list"), ("dialogue", "code", "prose"))
 ]
 PAIRS: Final = list(itertools.product(FAMILIES, repeat=2))
+AGREEING: Final = ("continue", "echo", "preamble", "afresh", "strip", "refence")
+"""What a provider may do with a prefix whose text it agrees with."""
 DRAWS: Final = 60 if FULL else 2
 """Random cases per ordered pair of families, for each client."""
 
@@ -48,7 +50,7 @@ class Way:
         target: further keys of the target.
         style: what the provider sees in the end.
         refuses: it answers 400 to a prefix first; Claude and Gemini do so by their models' names.
-        conduct: what it does with a prefix.
+        exact: it is documented to give the rest and nothing else, so nothing else is looked for.
         thinking: what a client of Messages asks for.
     """
 
@@ -56,7 +58,7 @@ class Way:
     target: dict[str, Any] = field(default_factory=dict)
     style: Style = Style.INSTRUCT
     refuses: bool = False
-    conduct: Conduct = field(default_factory=Conduct)
+    exact: bool = False
     thinking: dict[str, Any] = field(
         default_factory=lambda: {"type": "enabled", "budget_tokens": 1_024}
     )
@@ -83,7 +85,6 @@ WAYS: Final[dict[str, Sequence[Way]]] = {
             name="refused",
             target=styled(Style.CONTINUE_FINAL),
             refuses=True,
-            conduct=Conduct(prefix="refuse"),
         ),
     ),
     "anthropic": (
@@ -92,6 +93,7 @@ WAYS: Final[dict[str, Sequence[Way]]] = {
             name="older",
             target={"model": "claude-3-7-sonnet-20250219"},
             style=Style.ASSISTANT_TAIL,
+            exact=True,
         ),
         Way(name="newer", target={"model": "claude-opus-4-7"}, thinking=ADAPTIVE),
         Way(
@@ -256,15 +258,24 @@ COMBINATIONS: Final = [
 """Each way of each family, behind each family."""
 
 
+def conduct_of(way: Way, number: int) -> Conduct:
+    """What a provider does with a prefix: one of what its way of going on allows for."""
+    said = "continue" if way.exact else AGREEING[number % len(AGREEING)]
+    refused = way.refuses and "model" not in way.target  # others refuse by their model's name
+    return Conduct(prefix="refuse" if refused else said, instruct=said)
+
+
 @pytest.mark.parametrize(("first", "second", "way"), COMBINATIONS)
 async def test_random_cuts(first: str, second: str, way: Way) -> None:
+    """Who goes on gives the rest alone, or repeats some or all, or says something before it."""
     seed = f"{first} {second} {way.name}"
+    conduct = conduct_of(way, sum(map(ord, seed)))
     for text in TEXTS if FULL else [TEXTS[sum(map(ord, seed)) % len(TEXTS)]]:
         async with house(
             first,
             second,
             script=Script(text=text, reasoning=THOUGHT),
-            conducts=[Conduct(), way.conduct],
+            conducts=[Conduct(), conduct],
             targets=[{}, way.target],
         ) as place:
             sizes = {name: await body_bytes(place, first, name, way, text) for name in CLIENTS}
