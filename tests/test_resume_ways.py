@@ -449,6 +449,25 @@ async def restored(redis: RedisServer, copy: dict[str, bytes]) -> None:
             await client.restore(name, 60_000, value, replace=True)
 
 
+async def test_a_model_that_has_nothing_to_add_after_a_space(redis: RedisServer) -> None:
+    """The white space behind the last boundary is the answer's, and is all that is not on record
+    when the end is claimed."""
+    text = "The bridge was old. It stood."
+    tokens = tokenize(text)
+    begun = len(tokenize("The bridge was old. It"))
+    async with (
+        SimulatedProvider(
+            script=Script(text=text), faults=[None, "empty"], gate=held(begun)
+        ) as provider,
+        replicas(redis, provider) as (one, two),
+    ):
+        comer = Comer()
+        await cut_short(comer, one, len("The bridge was old. It"))
+        assert begun < len(tokens)
+        assert await comer.listen(two.url) == "finished"
+        assert comer.canonical.rstrip() == "The bridge was old."
+
+
 # -- this router stops -----------------------------------------------------------------------------
 
 

@@ -49,6 +49,8 @@ class Move(StrEnum):
     """The record moves to a boundary."""
     SUPERSEDE = "supersede"
     """A continuation replaces the fragment."""
+    STAND = "stand"
+    """The answer ended without a word against the fragment: it stands."""
     RESTART = "restart"
     """The client was told to forget what it has."""
     FAULT = "fault"
@@ -86,6 +88,7 @@ TRANSITIONS: dict[State, dict[Move, State]] = {
         Move.TEXT: State.TEXT,
         Move.TOOL: State.TOOL,
         Move.SUPERSEDE: State.TEXT,
+        Move.STAND: State.TEXT,
         Move.RESTART: State.OPENING,
         Move.FAULT: State.SPLICING,
         Move.FINISH: State.COMPLETED,
@@ -243,6 +246,10 @@ class CommitMachine:
             self.superseded.append((start, self.delivered_chars))
         self._fragment = [fragment[:keep_chars]]
         self._pieces = [keep_chars] if keep_chars else []
+
+    def stand(self) -> None:
+        """The continuation had nothing to add, so what the client has is the answer."""
+        self._move(Move.STAND)
 
     def fault(self) -> None:
         """The attempt ended badly."""

@@ -452,6 +452,8 @@ class Stream:
         if self._record is None or self._record.fenced:
             return
         rest = len(self.machine.fragment)
+        if rest and self.machine.state is State.SPLICING:
+            self.machine.stand()
         if rest:
             self._commit(rest)
         if finish != self._finish:

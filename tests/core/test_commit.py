@@ -38,6 +38,7 @@ def make(machine: CommitMachine, move: Move) -> None:
         Move.TOOL: machine.tool,
         Move.COMMIT: lambda: machine.commit(1),
         Move.SUPERSEDE: lambda: machine.supersede(0, "\n\n"),
+        Move.STAND: machine.stand,
         Move.RESTART: machine.restart,
         Move.FAULT: machine.fault,
         Move.FINISH: machine.finish,
@@ -104,6 +105,17 @@ def test_only_a_splice_supersedes() -> None:
     assert [state for state, moves in TRANSITIONS.items() if Move.SUPERSEDE in moves] == [
         State.SPLICING
     ]
+
+
+def test_a_fragment_that_nothing_was_said_against_stands() -> None:
+    machine = CommitMachine()
+    machine.text("One. ")
+    machine.commit(4)
+    machine.fault()
+    machine.stand()
+    assert machine.commit(1) == " "
+    assert (machine.canonical_text, machine.superseded) == ("One. ", [])
+    machine.finish()
 
 
 def test_only_a_splice_begins_anew() -> None:
@@ -228,7 +240,7 @@ class Life(RuleBasedStateMachine):
             self.delivered = self.record = ""
             self.superseded_before = set()
 
-    @rule(move=st.sampled_from((Move.TOOL, Move.FAULT, Move.FAULT, Move.FINISH, Move.BREAK)))
+    @rule(move=st.sampled_from((Move.TOOL, *[Move.FAULT] * 2, Move.STAND, Move.FINISH, Move.BREAK)))
     def other(self, move: Move) -> None:
         ends = move in (Move.FINISH, Move.BREAK)
         if not ends or len(self.delivered) > 60:  # a life is to be seen before it ends
