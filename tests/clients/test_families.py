@@ -25,7 +25,7 @@ from router.simulate import Script, tokenize
 
 needs("openai", "@anthropic-ai/sdk", "ai", "@ai-sdk/openai-compatible", "@ai-sdk/anthropic", "zod")
 
-import python_clients  # noqa: E402 - skips where LangChain is not installed
+from support import python_clients  # noqa: E402 - skips where LangChain is not installed
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),

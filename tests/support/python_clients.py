@@ -16,6 +16,7 @@ import httpx
 import openai
 import pytest
 from pydantic import BaseModel, ConfigDict
+
 from support.till import PARAMETERS
 
 langchain_anthropic = pytest.importorskip(
