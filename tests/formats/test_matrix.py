@@ -357,6 +357,33 @@ async def test_a_document_that_is_finished_elsewhere(first: str, second: str) ->
     assert mixed  # values of both stand in one document
 
 
+@pytest.mark.parametrize(
+    ("second", "model", "style"),
+    [
+        ("anthropic", "claude-3-7-sonnet-20250219", "assistant_tail"),
+        ("gemini", "gemini-2.5-flash", "assistant_tail"),
+        ("anthropic", "claude-opus-4-7", "instruct"),
+        ("gemini", "gemini-3.6-flash", "instruct"),
+    ],
+)
+async def test_a_document_that_is_gone_on_with_from_its_text(
+    second: str, model: str, style: str
+) -> None:
+    """Without its schema, which does not go with a beginning: the router checks what follows."""
+    script = Script(text=DOCUMENT, json_text=DOCUMENT)
+    targets = [{}, {"model": model, "continuation": {"schema": "drop"}}]
+    async with house("openai", second, script=script, targets=targets) as place:
+        for turn, client in enumerate(CLIENTS):
+            for cut in range(3 + turn, len(tokenize(DOCUMENT)) - 1, 4):
+                place.faults(f"cut@{cut}")
+                answer = await place.client(client).raw(**document(client))
+                assert answer.error is None, (client, cut, answer.error)
+                assert answer.delivered == DOCUMENT
+                (failover,) = facts(answer)["failovers"]
+                assert failover["style"] == (style if failover["committed_chars"] else "original")
+                assert asked(place, 1).schema == (None if failover["committed_chars"] else SCHEMA)
+
+
 def facts(answer: Any) -> dict[str, Any]:  # noqa: ANN401 - of either format
     """The failover metadata, which must be there."""
     assert answer.metadata is not None
