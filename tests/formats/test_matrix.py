@@ -12,9 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pytest
-from support.continuity import FULL
-from support.heard import QUESTION, Heard
-from support.pairs import CLIENTS, FAMILIES, OWN, PAIRS, House, house
+from support.heard import QUESTION
+from support.pairs import FAMILIES, OWN, PAIRS, House, both, house
 from support.received import Received, received
 
 from router.core.events import ToolCall
@@ -25,17 +24,6 @@ from router.wire.anthropic.signature import UNSIGNED_SIGNATURE_PREFIX
 
 Request = dict[str, Any]
 
-SCHEMA: Final = {
-    "type": "object",
-    "properties": {
-        "city": {"type": "string"},
-        "stops": {"type": "array", "items": {"type": "integer"}},
-        "open": {"type": "boolean"},
-    },
-    "required": ["city", "stops", "open"],
-    "additionalProperties": False,
-}
-DOCUMENT: Final = '{"city": "Oslo, the old town", "stops": [36, 4, 112], "open": true}'
 PNG: Final = base64.b64encode(b"\x89PNG\r\n\x1a\n and a picture").decode()
 PICTURE_URL: Final = "https://example.com/cat.png"
 THOUGHT: Final = "Two and two. Hmm, let me see."
@@ -67,23 +55,6 @@ def budget(client: str, family: str) -> int | None:
     if client == "messages":
         return 4_096
     return DEFAULT_MAX_TOKENS if family == "anthropic" else None
-
-
-async def both(place: House, client: str, request: Mapping[str, Any]) -> Heard:
-    """Ask for a stream and for a whole answer: they are one. What the stream said."""
-    asker = place.client(client)
-    heard, whole = await asker.stream(**request), await asker.whole(**request)
-    assert heard.error is None, heard.error
-    assert whole.error is None, whole.error
-    assert heard.content == whole.content
-    assert (heard.usage, heard.cached) == (whole.usage, whole.cached)
-    assert (heard.matched, heard.signatures) == (whole.matched, whole.signatures)
-    assert heard.models == whole.models == {"model-p1"}
-    assert len(heard.ids) == len(whole.ids) == 1
-    assert heard.metadata == whole.metadata == []
-    streamed, blocking = map(received, place.providers[0].requests[-2:])
-    assert streamed == blocking
-    return heard
 
 
 def asked(place: House, provider: int = 0) -> Received:
@@ -313,82 +284,6 @@ async def test_pictures(client: str, family: str) -> None:
     assert heard.delivered == "A cat."
     shown = [("text", "What is it?"), ("image", "image/png", PNG), ("image", PICTURE_URL)]
     assert asked(place).turns == [("user", shown)]
-
-
-# -- structured output -----------------------------------------------------------------------------
-
-
-def document(client: str) -> Request:
-    """A request for one."""
-    if client == "chat":
-        named = {"name": "trip", "schema": SCHEMA, "strict": True}
-        return {"response_format": {"type": "json_schema", "json_schema": named}}
-    return {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}}
-
-
-@pytest.mark.parametrize(("client", "family"), PAIRS)
-async def test_a_document(client: str, family: str) -> None:
-    async with house(family, script=Script(json_text=DOCUMENT)) as place:
-        heard = await both(place, client, document(client))
-    assert heard.content == (DOCUMENT, "", [], ["stop"])
-    assert asked(place).schema == SCHEMA
-
-
-@pytest.mark.parametrize("second", FAMILIES)
-@pytest.mark.parametrize("first", FAMILIES)
-async def test_a_document_that_is_finished_elsewhere(first: str, second: str) -> None:
-    """Cut anywhere: the other provider has other words for what had not come yet."""
-    other = DOCUMENT.replace("112", "113").replace(", ", ",").replace("Oslo,", "Bergen,")
-    scripts = [Script(json_text=DOCUMENT), Script(json_text=other)]
-    parts = {json.dumps(json.loads(one), sort_keys=True) for one in (DOCUMENT, other)}
-    mixed = 0
-    async with house(first, second, scripts=scripts) as place:
-        for turn, client in enumerate(CLIENTS):
-            for cut in range(1 + turn, len(tokenize(DOCUMENT)), 1 if FULL else len(CLIENTS)):
-                place.faults(f"{('cut', 'rst')[cut % 2]}@{cut}")
-                answer = await place.client(client).raw(**document(client))
-                assert answer.error is None, (client, cut, answer.error)
-                value = json.loads(answer.delivered)
-                assert value.keys() == {"city", "stops", "open"}
-                assert all(isinstance(stop, int) for stop in value["stops"])
-                assert answer.canonical == answer.delivered  # no value is ever taken back
-                assert [one["fault"] for one in facts(answer)["attempts"]] == ["cut", None]
-                mixed += json.dumps(value, sort_keys=True) not in parts
-    assert mixed  # values of both stand in one document
-
-
-@pytest.mark.parametrize(
-    ("second", "model", "style"),
-    [
-        ("anthropic", "claude-3-7-sonnet-20250219", "assistant_tail"),
-        ("gemini", "gemini-2.5-flash", "assistant_tail"),
-        ("anthropic", "claude-opus-4-7", "instruct"),
-        ("gemini", "gemini-3.6-flash", "instruct"),
-    ],
-)
-async def test_a_document_that_is_gone_on_with_from_its_text(
-    second: str, model: str, style: str
-) -> None:
-    """Without its schema, which does not go with a beginning: the router checks what follows."""
-    script = Script(text=DOCUMENT, json_text=DOCUMENT)
-    targets = [{}, {"model": model, "continuation": {"schema": "drop"}}]
-    async with house("openai", second, script=script, targets=targets) as place:
-        for turn, client in enumerate(CLIENTS):
-            for cut in range(3 + turn, len(tokenize(DOCUMENT)) - 1, 4):
-                place.faults(f"cut@{cut}")
-                answer = await place.client(client).raw(**document(client))
-                assert answer.error is None, (client, cut, answer.error)
-                assert answer.delivered == DOCUMENT
-                (failover,) = facts(answer)["failovers"]
-                assert failover["style"] == (style if failover["committed_chars"] else "original")
-                assert asked(place, 1).schema == (None if failover["committed_chars"] else SCHEMA)
-
-
-def facts(answer: Any) -> dict[str, Any]:  # noqa: ANN401 - of either format
-    """The failover metadata, which must be there."""
-    assert answer.metadata is not None
-    found: dict[str, Any] = answer.metadata
-    return found
 
 
 # -- reasoning -------------------------------------------------------------------------------------

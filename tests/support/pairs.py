@@ -13,7 +13,8 @@ import openai
 from router.engine.clock import Clock
 from router.engine.observe import Observer
 from router.simulate import Conduct, RequestRecord, Script, SimulatedProvider
-from support.heard import ChatClient, Client, MessagesClient
+from support.heard import ChatClient, Client, Heard, MessagesClient
+from support.received import received
 from support.routers import Router, routed, running_router
 
 FAMILIES: Final[Mapping[str, str]] = {
@@ -153,3 +154,20 @@ async def _clients(stack: AsyncExitStack, router: Router) -> tuple[ChatClient, M
         ChatClient(chat, http, router.base_url),
         MessagesClient(messages, http, router.base_url),
     )
+
+
+async def both(place: House, client: str, request: Mapping[str, Any]) -> Heard:
+    """Ask for a stream and for a whole answer: they are one. What the stream said."""
+    asker = place.client(client)
+    heard, whole = await asker.stream(**request), await asker.whole(**request)
+    assert heard.error is None, heard.error
+    assert whole.error is None, whole.error
+    assert heard.content == whole.content
+    assert (heard.usage, heard.cached) == (whole.usage, whole.cached)
+    assert (heard.matched, heard.signatures) == (whole.matched, whole.signatures)
+    assert heard.models == whole.models == {"model-p1"}
+    assert len(heard.ids) == len(whole.ids) == 1
+    assert heard.metadata == whole.metadata == []
+    streamed, blocking = map(received, place.providers[0].requests[-2:])
+    assert streamed == blocking
+    return heard
