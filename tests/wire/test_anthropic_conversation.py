@@ -735,6 +735,20 @@ def test_a_message_that_held_nothing_else_goes_with_them() -> None:
     assert dropped["messages"] == [USER, USER]
 
 
+@pytest.mark.parametrize("text", [" ", "\n\n", "\u3000"])
+def test_a_string_of_white_space_is_dropped_as_a_block_is(text: str) -> None:
+    said = {"role": "assistant", "content": text}
+    body = json.dumps(MINIMAL | {"messages": [USER, said, USER]}).encode()
+    checked = parse_messages_request(body).raw
+    assert checked["messages"][1] == said
+    assert drop_refused(checked)["messages"] == [USER, USER]
+
+
+def test_an_empty_last_answer_is_passed_on() -> None:
+    body = MINIMAL | {"messages": [USER, {"role": "assistant", "content": ""}]}
+    assert drop_refused(body) is body
+
+
 @given(st.lists(st.text(min_size=1, max_size=5), min_size=1, max_size=4, unique=True), ARGUMENTS)
 def test_ids_of_other_providers_become_valid(ids: list[str], arguments: str) -> None:
     calls = [CALL | {"id": i, "input": json.loads(arguments)} for i in ids]

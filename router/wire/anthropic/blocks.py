@@ -38,7 +38,8 @@ def check_content(content: Json, where: str, role: str, calls: CallBook) -> None
     """The content of one message.
 
     Args:
-        content: text, or blocks; not empty.
+        content: text, or blocks; not empty. The assistant's may be white space alone, as in
+            `check_block`.
         where: its path.
         role: whose it is.
         calls: the request's, up to here.
@@ -47,7 +48,8 @@ def check_content(content: Json, where: str, role: str, calls: CallBook) -> None
         RequestError: a block is wrong, or may not stand here.
     """
     if isinstance(content, str):
-        filled(content, where)
+        if role != "assistant" or not content:
+            filled(content, where)
         return
     if not isinstance(content, list):
         refuse_type(content, where, "a string or an array of content blocks")
@@ -110,7 +112,8 @@ def filled(text: Json, where: str) -> None:
     """Text with more than white space in it: Anthropic refuses any other."""
     check_string(text, where)
     if not text.strip():
-        refuse(f"'{where}' is empty: leave it out, or give it text.", where, "empty_text")
+        what = "blank" if text else "empty"
+        refuse(f"'{where}' is {what}: leave it out, or give it text.", where, "empty_text")
 
 
 def _check_place(kind: str, role: str, where: str) -> None:

@@ -69,8 +69,10 @@ def _of_kind(message: Object, kind: str) -> list[Object]:
 
 def _without_refused(message: Object) -> Object:
     content = message["content"]
-    if message["role"] != "assistant" or isinstance(content, str):
+    if message["role"] != "assistant":
         return message
+    if isinstance(content, str):
+        return {**message, "content": ""} if content.isspace() else message
     kept = [block for block in content if not (is_unsigned(block) or _is_blank(block))]
     return {**message, "content": kept} if len(kept) < len(content) else message
 

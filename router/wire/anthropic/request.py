@@ -291,7 +291,8 @@ def _stop_sequences(value: Json, where: str) -> None:
         at = f"{where}[{number}]"
         check_string(entry, at)
         if not entry.strip():
-            message = f"'{at}' is empty: a stop sequence needs more than white space."
+            what = "blank" if entry else "empty"
+            message = f"'{at}' is {what}: a stop sequence needs more than white space."
             refuse(message, at, "invalid_value")
 
 
