@@ -25,7 +25,6 @@ from router.api.face import Face
 from router.api.messages import CountTokens, MessagesFace
 from router.api.serving import Serving
 from router.errors import RequestError
-from router.wire.openai import error_object
 
 MAX_QUOTED_CHARS = 200
 """Bound on a client's own words when an error quotes them."""
@@ -34,6 +33,8 @@ _CHAT = ChatFace()
 _MESSAGES = MessagesFace()
 
 _CODES = {404: "not_found", 405: "method_not_allowed"}
+_SERVED = ("/v1/chat/completions", "/v1/messages", "/v1/messages/count_tokens", "/v1/models")
+"""What a wrong path may have meant."""
 
 
 class App:
@@ -74,7 +75,7 @@ class App:
             if endpoint is not None:
                 raise _method_not_allowed(scope)
         except RequestError as error:
-            await send_error(send, error, _face_for(path))
+            await send_error(send, error, _face_for(path, headers_of(scope)))
         else:
             await self._rest(scope, receive, send)
 
@@ -98,24 +99,25 @@ def make_rest(serving: Serving) -> FastAPI:
     )
 
     @app.exception_handler(RequestError)
-    async def refused(_: Request, error: RequestError) -> JSONResponse:
-        return _response(error)
+    async def refused(request: Request, error: RequestError) -> JSONResponse:
+        return _response(request, error)
 
     @app.exception_handler(HTTPException)
     async def not_here(request: Request, error: HTTPException) -> JSONResponse:
         path = request.url.path[:MAX_QUOTED_CHARS]
         return _response(
+            request,
             RequestError(
-                f"{request.method} {path}: {error.detail}.",
+                f"{request.method} {path}: {error.detail}.{_hint(path)}",
                 status=error.status_code,
                 code=_CODES.get(error.status_code),
                 headers=tuple((error.headers or {}).items()),
-            )
+            ),
         )
 
     @app.exception_handler(Exception)
-    async def broken(_: Request, __: Exception) -> JSONResponse:
-        return _response(internal_error())  # the server logs the traceback
+    async def broken(request: Request, _: Exception) -> JSONResponse:
+        return _response(request, internal_error())  # the server logs the traceback
 
     @app.get("/v1/models")
     async def models(request: Request) -> dict[str, Any]:
@@ -158,8 +160,10 @@ def make_rest(serving: Serving) -> FastAPI:
     return app
 
 
-def _response(error: RequestError) -> JSONResponse:
-    body = error_object(error.message, type=error.type, param=error.param, code=error.code)
+def _response(request: Request, error: RequestError) -> JSONResponse:
+    body = _face_for(request.url.path, request.headers).error(
+        error.message, status=error.status, type=error.type, param=error.param, code=error.code
+    )
     return JSONResponse(body, status_code=error.status, headers=dict(error.headers))
 
 
@@ -179,12 +183,30 @@ def _messages_model(serving: Serving, name: str) -> dict[str, Any]:
 
 
 def _model_for(request: Request) -> Callable[[Serving, str], dict[str, Any]]:
-    """Anthropic's clients, whose every request names a version, read models in their own shape."""
-    return _messages_model if "anthropic-version" in request.headers else _model
+    """Anthropic's clients read models in their own shape."""
+    return _messages_model if _is_anthropics(request.headers) else _model
 
 
-def _face_for(path: str) -> Face:
-    return _MESSAGES if path.startswith("/v1/messages") else _CHAT
+def _is_anthropics(headers: Mapping[str, str]) -> bool:
+    """Every request of Anthropic's clients names a version."""
+    return "anthropic-version" in headers
+
+
+def _face_for(path: str, headers: Mapping[str, str]) -> Face:
+    """The format of an error: the path's, or on a path of nobody's the client's."""
+    if path.startswith("/v1/chat/"):
+        return _CHAT
+    return _MESSAGES if path.startswith("/v1/messages") or _is_anthropics(headers) else _CHAT
+
+
+def _hint(path: str) -> str:
+    """What a path that is not there was meant to be: SDKs differ in who adds the version."""
+    bare = path.rstrip("/")
+    if bare.startswith("/v1/v1/") and bare.removeprefix("/v1") in _SERVED:
+        return f" Did you mean {bare.removeprefix('/v1')}? Leave one /v1 out of the base URL."
+    if f"/v1{bare}" in _SERVED:
+        return f" Did you mean /v1{bare}? Add /v1 to the base URL."
+    return f" Did you mean {bare}?" if bare != path and bare in _SERVED else ""
 
 
 def _method_not_allowed(scope: Scope) -> RequestError:

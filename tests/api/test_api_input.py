@@ -144,6 +144,53 @@ async def test_wrong_paths_and_methods(
 
 
 @pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("/v1/v1/messages", "Did you mean /v1/messages? Leave one /v1 out of the base URL."),
+        ("/v1/v1/chat/completions", "Did you mean /v1/chat/completions? Leave one /v1 out"),
+        ("/chat/completions", "Did you mean /v1/chat/completions? Add /v1 to the base URL."),
+        ("/messages", "Did you mean /v1/messages? Add /v1 to the base URL."),
+        ("/messages/count_tokens", "Did you mean /v1/messages/count_tokens? Add /v1"),
+        ("/models", "Did you mean /v1/models? Add /v1 to the base URL."),
+        ("/v1/chat/completions/", "Did you mean /v1/chat/completions?"),
+        ("/v1/responses", "POST /v1/responses: Not Found."),
+    ],
+)
+@pytest.mark.parametrize("version", ["", "anthropic-version: 2023-06-01\r\n"])
+async def test_a_wrong_path_is_told_the_right_one(
+    router: Router, path: str, hint: str, version: str
+) -> None:
+    head = f"POST {path} HTTP/1.1\r\nhost: x\r\n{version}content-length: 0\r\n\r\n"
+    reply = await replied(router, head.encode())
+    assert reply.status == 404
+    told = json.loads(reply.body)
+    assert hint in told["error"]["message"]
+    assert ("Did you mean" in told["error"]["message"]) == ("Did you mean" in hint)
+    assert ("type" in told) == (bool(version) and not path.startswith("/v1/chat/"))
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status", "kind"),
+    [
+        ("GET /v1/models/absent", 404, "not_found_error"),
+        ("GET /v1/absent", 404, "not_found_error"),
+        ("DELETE /v1/models", 405, "invalid_request_error"),
+        ("GET /v1/messages", 405, "invalid_request_error"),
+        ("POST /v1/messages/batches", 404, "not_found_error"),
+    ],
+)
+async def test_anthropics_clients_are_told_in_their_own_shape(
+    router: Router, request_line: str, status: int, kind: str
+) -> None:
+    version = "anthropic-version: 2023-06-01\r\n"
+    head = f"{request_line} HTTP/1.1\r\nhost: x\r\n{version}content-length: 0\r\n\r\n"
+    reply = await replied(router, head.encode())
+    assert reply.status == status
+    told = json.loads(reply.body)
+    assert (told["type"], told["error"]["type"]) == ("error", kind)
+
+
+@pytest.mark.parametrize(
     "data",
     [
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS, at a door without
