@@ -135,7 +135,18 @@ async def test_no_number_received(redis: RedisServer) -> None:
     async with broken(redis) as it:
         for received in (None, "", "-1", "1.5", "ten", "³", "1" * 16, "0x10", "1 2"):
             assert await it.refused(x_router_received=received) == "400 resume_offset"
-            assert it.comer.errors[-1]["param"] == "x-router-received"
+            error = it.comer.errors[-1]
+            assert error["param"] == "x-router-received"
+            assert ("no number" in error["message"]) == bool(received)
+        await it.goes_on()
+
+
+@pytest.mark.parametrize("prefix", ["chatcmpl-", "msg_", "req_"])
+async def test_an_id_as_it_stands_elsewhere_is_the_id(redis: RedisServer, prefix: str) -> None:
+    async with broken(redis) as it:
+        named = f"{prefix}{it.comer.stream_id}"
+        assert await it.refused(x_router_resume=named, **OTHER) == "403 resume_wrong_key"
+        assert await it.refused(x_router_resume=f"{prefix}{prefix}") == "404 resume_unknown"
         await it.goes_on()
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from router.core.resumption import delivered_at, plan_resumption
+from router.engine.engine import STREAM_ID_BYTES
 from router.engine.resume import Facts, Resumed, facts_of
 from router.errors import (
     RecordConflict,
@@ -39,6 +40,13 @@ MAX_ID_CHARS = 64
 
 MAX_DIGITS = 15
 """Of a count in a header."""
+
+MAX_QUOTED_CHARS = 40
+"""Of a header's value in an error."""
+
+_ID_CHARS = STREAM_ID_BYTES * 4 // 3
+_ID_PREFIXES = ("chatcmpl-", "msg_", "req_")
+"""Before the stream's id in an answer's `id` and in `request-id`, which clients have at hand."""
 
 _log = logging.getLogger("router.api")
 
@@ -174,17 +182,32 @@ def _wanted(headers: Mapping[str, str], *, blocking: bool) -> _Wanted | None:
         if len(parts) != 3 or not parts[0]:
             return None  # an id of somebody else's
         stream_id, part, received = parts
+    stream_id = _bare(stream_id)
     if blocking:  # it has nothing yet
         return _Wanted(stream_id=stream_id, received=0, part=None)
     return _Wanted(stream_id=stream_id, received=_count(received or ""), part=part)
 
 
+def _bare(stream_id: str) -> str:
+    """Without what stands before it elsewhere. An id of our length is whole, however it begins."""
+    for prefix in _ID_PREFIXES:
+        if stream_id.startswith(prefix) and len(stream_id) == len(prefix) + _ID_CHARS:
+            return stream_id.removeprefix(prefix)
+    return stream_id
+
+
 def _count(digits: str) -> int:
     if not (digits.isascii() and digits.isdigit() and len(digits) <= MAX_DIGITS):
+        wrong = (
+            f"{RECEIVED} is {digits[:MAX_QUOTED_CHARS]!r}, which is no number of up to "
+            f"{MAX_DIGITS} digits"
+            if digits
+            else f"{RESUME} needs {RECEIVED}"
+        )
         _refuse(
             400,
             "resume_offset",
-            f"{RESUME} needs {RECEIVED}: the number of characters of text that came.",
+            f"{wrong}: send how many characters of text came.",
             param=RECEIVED,
         )
     return int(digits)
