@@ -57,6 +57,10 @@ MAX_EXPLAINED_DEPTH = 2
 keyword. The validator collects what every alternative has to say before it says anything, which is
 exponential in the depth of the value."""
 
+MAX_TYPE_CHARS = 40
+"""Bound on a wrong word for a type in a reason."""
+
+_TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 _ROOT = "urn:root"
 _VALUE = "the value"
 """Stands in reasons where the value would: what an answer said goes into no log."""
@@ -365,11 +369,21 @@ def _refused(error: Exception) -> SchemaRefused:
             path,
             limit=True,
         )
+    if [*getattr(error, "schema_path", ())][-3:] == ["properties", "type", "anyOf"]:
+        return SchemaRefused(_no_type(getattr(error, "instance", None)), path)
     kind = getattr(error, "kind", None)
     said = str(getattr(error, "message", error))
     if kind is not None:
         said = said.replace(_VALUE, "what stands there")
     return SchemaRefused(said[:MAX_REASON_CHARS], path)
+
+
+def _no_type(given: object) -> str:
+    """The metaschema says only that `type` is none of two things."""
+    words = given if isinstance(given, list) else [given]
+    wrong = [word for word in words if isinstance(word, str) and word not in _TYPES]
+    what = repr(wrong[0][:MAX_TYPE_CHARS]) if wrong else "what stands there"
+    return f"{what} is no type; use {', '.join(_TYPES)}, or an array of some, each once"
 
 
 def _depth(value: Any, bound: int) -> int:  # noqa: ANN401 - JSON is anything
