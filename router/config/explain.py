@@ -26,6 +26,16 @@ PLANNED: Mapping[tuple[str, str], str] = {
 """Words that have a meaning in a later version, by key and value."""
 
 
+MEANT: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("type", "claude"): ("anthropic",),
+    ("type", "google"): ("gemini",),
+    ("type", "vertex"): ("gemini",),
+    ("style", "prefil"): ("assistant_tail", "prefix_flag", "partial_flag", "continue_final"),
+    ("style", "prefill"): ("assistant_tail", "prefix_flag", "partial_flag", "continue_final"),
+}
+"""Words that others use for one of our choices, by key and value."""
+
+
 def explain(error: ValidationError, tree: Tree) -> Iterator[Problem]:
     """One problem for each complaint, except where reading has complained already."""
     for detail in error.errors(include_url=False, include_input=False):
@@ -116,7 +126,8 @@ def _choice(detail: ErrorDetails, path: Path, tree: Tree) -> _Said:
     if (str(path[-1]), value) in PLANNED:
         said = f"{shown(value)} at {dotted(path)} is not yet supported."
         return said, PLANNED[str(path[-1]), value]
-    near = nearest(value, choices)
+    meant = MEANT.get((str(path[-1]), value.lower()), ())
+    near = f"Did you mean {' or '.join(map(shown, meant))}?" if meant else nearest(value, choices)
     return f"{shown(value)} is no choice for {dotted(path)}.", f"{near} {remedy}".strip()
 
 

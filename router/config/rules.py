@@ -141,6 +141,11 @@ def _nothing_to_retain(tree: Tree, _: Surroundings) -> Iterator[Problem]:
 # --- providers ------------------------------------------------------------------------------------
 
 
+_EXAMPLE = "http://host:8000/v1"
+_EXAMPLES = {"azure-openai": "https://<resource>.openai.azure.com"}
+"""Of an address, by the type."""
+
+
 def _addresses(tree: Tree, _: Surroundings) -> Iterator[Problem]:
     for name in tree.keys("providers"):
         path = ("providers", name)
@@ -153,7 +158,7 @@ def _addresses(tree: Tree, _: Surroundings) -> Iterator[Problem]:
                 tree,
                 path,
                 f"{dotted(path)} has no `base_url`, and the type {shown(kind)} has no default.",
-                "Add `base_url:`, such as `http://host:8000/v1`.",
+                f"Add `base_url:`, such as {shown(_EXAMPLES.get(kind, _EXAMPLE))}.",
             )
 
 
