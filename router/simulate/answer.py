@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from router.core.continuation import Style
 from router.core.events import FinishReason, Reasoning, Text, ToolCall
+from router.simulate.calls import Offer
 from router.simulate.prefix import BEHAVIOURS, Prefix, Resume, locate, wants_rest
 from router.simulate.text import seeded_text, tokenize
 
@@ -119,6 +120,8 @@ class Ask:
         prefix: the assistant text to continue, if the request ends with one.
         messages: how many messages it holds.
         tools: names of the tools that it offers.
+        offers: those of them that the client runs itself.
+        has_results: it ends with results of calls.
         thinking: reasoning is switched on, or off (none is said then); None: nothing is said of it.
         hides_thinking: of the reasoning only the signature is wanted.
         whole_calls: the format has no pieces of a tool call.
@@ -140,6 +143,8 @@ class Ask:
     prefix: Prefix | None = None
     messages: int = 0
     tools: tuple[str, ...] = ()
+    offers: tuple[Offer, ...] = ()
+    has_results: bool = False
     thinking: bool | None = None
     hides_thinking: bool = False
     whole_calls: bool = False

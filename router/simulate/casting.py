@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from router.simulate.answer import Answer, Ask, Conduct, Script, compose
+from router.simulate.calls import make_call
 from router.simulate.dialect import Dialect, Wire
 from router.simulate.faults import ALIASES, Directives, FaultSpec, Misdeed, parse_directives
 from router.simulate.intake import HttpRequest
@@ -190,7 +191,8 @@ class Casting:
     ) -> Scene:
         manner, facts = self._manner, bare.record.facts
         asked = bare.wire.ask(request, facts.body)
-        answer = compose(asked, manner.script, self._conduct(orders))
+        script = self._script(orders, asked, facts.number)
+        answer = compose(asked, script, self._conduct(orders))
         prefix = asked.prefix if answer.behaviour else None
         bare.record.note(
             stream=asked.stream,
@@ -225,6 +227,15 @@ class Casting:
         if key is not None and not hmac.compare_digest(given.encode(), key.encode()):
             return ALIASES["unauthorized"]
         return self._plan.strike(orders.faults, self._clock() - self.started)
+
+    def _script(self, orders: Directives, asked: Ask, number: int) -> Script:
+        """What there is to say, with the call that is ordered; results of one end in words."""
+        script = self._manner.script
+        if orders.call is None or asked.has_results:
+            return script
+        # Two providers may speak in one conversation, and its calls may not share an id.
+        call_id = f"call_sim{asked.messages:03d}_{number:06d}"
+        return replace(script, tool_calls=make_call(asked.offers, orders.call, call_id))
 
     def _conduct(self, orders: Directives) -> Conduct:
         mine = self._manner.conduct

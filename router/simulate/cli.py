@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
 import signal
 import sys
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,8 +22,10 @@ from router.simulate.server import SimulatedProvider
 from router.simulate.text import KINDS, seeded_text
 
 T = TypeVar("T")
+N = TypeVar("N", int, float)
 
 DEFAULT_PORT = 9001
+MAX_PORT = 65_535
 _BEHAVIOURS = ("refuse", *BEHAVIOURS)
 
 
@@ -29,7 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options on a parser."""
     where = parser.add_argument_group("where")
     where.add_argument("--host", default="127.0.0.1")
-    where.add_argument("--port", type=int, default=DEFAULT_PORT, help="0 takes a free one")
+    where.add_argument(
+        "--port", type=_number(int, 0, MAX_PORT), default=DEFAULT_PORT, help="0 takes a free one"
+    )
     _add_answer(parser.add_argument_group("what it says"))
     _add_manner(parser.add_argument_group("how it says it"))
     fails = parser.add_argument_group("how it fails")
@@ -37,7 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--fault",
         type=_read(parse_directives),
         metavar="SPEC",
-        help="for every request, such as cut@40, stall@30,for_s=10 or status=429,retry_after=2",
+        help="for every request, such as cut@40, stall@30,for_s=10 or status=429,retry_after=2; "
+        "call (calls the first tool that is offered); several with ; between them",
     )
     fails.add_argument(
         "--script",
@@ -51,17 +58,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_answer(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--text", type=Path, metavar="FILE", help="the answer, from a UTF-8 file")
     group.add_argument("--seed", default="0", help="of the made-up answer")
-    group.add_argument("--chars", type=int, default=DEFAULT_CHARS, help="its length")
+    group.add_argument("--chars", type=_number(int, 1), default=DEFAULT_CHARS, help="its length")
     group.add_argument(
-        "--kinds", default=",".join(KINDS), help="its kinds of paragraph (also: japanese)"
+        "--kinds",
+        default=",".join(KINDS),
+        help="its kinds of paragraph, of these: %(default)s, japanese",
     )
     group.add_argument("--reasoning", default="", metavar="TEXT", help="said before the answer")
     group.add_argument("--model", default=DEFAULT_MODEL, help="the name it reports")
 
 
 def _add_manner(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--tokens-per-s", type=float, default=None)
-    group.add_argument("--first-token-ms", type=float, default=0.0)
+    group.add_argument("--tokens-per-s", type=_number(float, 0), default=None)
+    group.add_argument("--first-token-ms", type=_number(float, 0), default=0.0)
     group.add_argument(
         "--prefix",
         choices=_BEHAVIOURS,
@@ -87,7 +96,9 @@ def _add_manner(group: argparse._ArgumentGroup) -> None:
         metavar="SHAPES",
         help="quirks of the stream, such as crlf,no_space,tokens_per_chunk=4,usage_every_chunk",
     )
-    group.add_argument("--write-bytes", type=int, default=None, help="split the body so small")
+    group.add_argument(
+        "--write-bytes", type=_number(int, 1), default=None, help="split the body so small"
+    )
 
 
 def _read(parse: Callable[[str], T]) -> Callable[[str], T]:
@@ -98,6 +109,22 @@ def _read(parse: Callable[[str], T]) -> Callable[[str], T]:
             return parse(value)
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read
+
+
+def _number(kind: Callable[[str], N], least: int, most: float = inf) -> Callable[[str], N]:
+    """A number of the kind, within bounds."""
+
+    def read(value: str) -> N:
+        try:
+            number = kind(value)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{value!r} is no number") from None
+        if not least <= number <= most:
+            bounds = f"below {least}" if number < least else f"not within {least} and {most}"
+            raise argparse.ArgumentTypeError(f"{value} is {bounds}")
+        return number
 
     return read
 
@@ -141,8 +168,17 @@ def run(args: argparse.Namespace) -> int:
     try:
         return asyncio.run(_serve(build(args)))
     except (OSError, ValueError) as error:
-        print(f"router simulate: {error}", file=sys.stderr)
+        print(f"router simulate: {_why(error, args)}", file=sys.stderr)
         return 2
+
+
+def _why(error: Exception, args: argparse.Namespace) -> str:
+    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        return (
+            f"the port {args.port} of {args.host} is in use; stop what listens there, or choose "
+            "another with --port (0 takes a free one)."
+        )
+    return str(error)
 
 
 async def _serve(provider: SimulatedProvider) -> int:

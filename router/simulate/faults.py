@@ -2,6 +2,7 @@
 
     directives = directive *( ";" directive )
     directive  = name [ "@" N ] *( "," key "=" value )  |  key "=" value *( "," key "=" value )
+               |  "call" [ "=" tool ]
 
 `cut@40` cuts after 40 tokens; `status=429,retry_after=2,times=1` is a 429 once; values may be
 percent-encoded. The same language serves the command line, a model name (`sim-model!cut@40`; there
@@ -16,6 +17,8 @@ from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
+
+from router.simulate.prefix import BEHAVIOURS
 
 T = TypeVar("T")
 
@@ -95,6 +98,15 @@ ERROR_FORMS: Final = ("object", "choices", "event", "string", "field", "flat")
 `choices` (`candidates`), after `event: error`, a string, llama.cpp's `error:` field, TGI's flat
 object."""
 
+FORMS: Final[Mapping[Misdeed, tuple[str, ...]]] = {
+    Misdeed.CUT_BYTE: ("fin", "rst", "end", "stall"),
+    Misdeed.KEEPALIVE_FOREVER: ("comment", "empty", "role"),
+    Misdeed.ERROR: ERROR_FORMS,
+    Misdeed.ERROR_THEN_DONE: ERROR_FORMS,
+    Misdeed.AFTER_DONE_FOREVER: ("comment", "silence"),
+}
+"""What `form` may be, where there is a choice."""
+
 DEFAULT_BIG_LINE_BYTES = 100_000_000
 
 
@@ -171,6 +183,7 @@ class Directives:
         tokens_per_s: pace.
         first_token_s: delay of the first token in seconds.
         write_bytes: size of the writes.
+        call: the tool to call after the text, if the request offers it; "" is the first one.
     """
 
     faults: tuple[FaultSpec, ...] = ()
@@ -179,6 +192,7 @@ class Directives:
     tokens_per_s: float | None = None
     first_token_s: float | None = None
     write_bytes: int | None = None
+    call: str | None = None
 
 
 ALIASES: Final[Mapping[str, FaultSpec]] = {
@@ -247,6 +261,20 @@ def _window(value: str) -> tuple[int, int]:
     return int(first), int(last or first)
 
 
+def _behaviour(value: str) -> str:
+    if value not in _BEHAVIOURS:
+        raise ValueError
+    return value
+
+
+_BEHAVIOURS: Final = ("refuse", *BEHAVIOURS)
+_WANTED: Final[Mapping[Callable[[str], Any], str]] = {
+    int: "a whole number",
+    float: "a number",
+    _window: "a number, or a range such as 2-5",
+    _behaviour: f"one of {', '.join(_BEHAVIOURS)}",
+}
+"""What a value should have been, by what reads it."""
 _FAULT_KEYS: Final[Mapping[str, Callable[[str], Any]]] = {
     "at": int,
     "times": int,
@@ -269,11 +297,12 @@ _FAULT_KEYS: Final[Mapping[str, Callable[[str], Any]]] = {
     "delta": int,
 }
 _SETTINGS: Final[Mapping[str, Callable[[str], Any]]] = {
-    "prefix": str,
-    "instruct": str,
+    "prefix": _behaviour,
+    "instruct": _behaviour,
     "tokens_per_s": float,
     "first_token_s": float,
     "write_bytes": int,
+    "call": str,
 }
 
 
@@ -316,8 +345,20 @@ def parse_fault(text: str) -> FaultSpec:
     base = ALIASES.get(name) or FaultSpec(kind=_kind(name))
     values = dict(_pair(pair) for pair in pairs)
     if at is not None:
-        values["at"] = _convert(int, name, at)
-    return replace(base, **values)
+        values["at"] = _convert(int, name, at, mark="@")
+    fault = replace(base, **values)
+    _check_form(fault)
+    return fault
+
+
+def _check_form(fault: FaultSpec) -> None:
+    forms = FORMS.get(fault.kind, ())
+    if fault.form and fault.form not in forms:
+        raise ValueError(
+            f"form={fault.form!r}: {fault.kind} has the forms {', '.join(forms)}."
+            if forms
+            else f"form={fault.form!r}: {fault.kind} has only one form."
+        )
 
 
 def _split_head(head: str) -> tuple[str, str | None]:
@@ -329,7 +370,7 @@ def _kind(name: str) -> Misdeed:
     try:
         return Misdeed(name)
     except ValueError:
-        known = ", ".join([*Misdeed, *ALIASES])
+        known = ", ".join([*Misdeed, *ALIASES, *_SETTINGS])
         raise ValueError(f"Unknown fault {name!r}; known: {known}.") from None
 
 
@@ -341,8 +382,9 @@ def _pair(pair: str) -> tuple[str, Any]:
     return key, _convert(_FAULT_KEYS[key], key, value)
 
 
-def _convert(kind: Callable[[str], T], key: str, value: str) -> T:
+def _convert(kind: Callable[[str], T], key: str, value: str, *, mark: str = "=") -> T:
     try:
         return kind(unquote(value.strip()))
     except ValueError:
-        raise ValueError(f"{key}={value!r} is not of the right type.") from None
+        wanted = _WANTED[kind]
+        raise ValueError(f"{key}{mark}{value}: behind the {mark} stands {wanted}.") from None

@@ -5,7 +5,7 @@ Written apart from `wire/`, so that a mistake there is not repeated here and the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -13,6 +13,7 @@ import msgspec
 from router.core.continuation import Style
 from router.core.events import Reasoning, Text, ToolCall
 from router.simulate.answer import Answer, Ask, Piece
+from router.simulate.calls import Offer
 from router.simulate.dialect import Dialect, Rejection
 from router.simulate.faults import FaultSpec
 from router.simulate.intake import HttpRequest
@@ -63,6 +64,8 @@ class OpenAIWire:
             prefix=_prefix(body, messages),
             messages=len(messages),
             tools=tuple(map(_tool_name, body.get("tools") or ())),
+            offers=tuple(_offers(body.get("tools") or ())),
+            has_results=messages[-1]["role"] == "tool",
             thinking=_thinking(body),
         )
 
@@ -91,6 +94,12 @@ def bearer(request: HttpRequest) -> str:
 def _tool_name(tool: Mapping[str, Any]) -> str:
     inner = tool.get(str(tool.get("type"))) or {}
     return str(inner.get("name", ""))
+
+
+def _offers(tools: Sequence[Mapping[str, Any]]) -> Iterator[Offer]:
+    for tool in tools:
+        if function := tool.get("function"):
+            yield Offer(name=_tool_name(tool), schema=function.get("parameters") or {})
 
 
 def _thinking(body: Mapping[str, Any]) -> bool | None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -49,7 +50,18 @@ def test_a_made_up_answer_has_the_length_and_kinds_asked_for() -> None:
     ("words", "message"),
     [
         (["--fault", "explode"], "Unknown fault 'explode'"),
-        (["--script", "cut@1", "cut@x"], "cut='x' is not of the right type"),
+        (["--script", "cut@1", "cut@x"], "cut@x: behind the @ stands a whole number."),
+        (["--fault", "stall@3,for_s=x"], "for_s=x: behind the = stands a number."),
+        (["--fault", "cut@3,requests=x"], "requests=x: behind the = stands a number, or a range"),
+        (["--fault", "prefix=nope"], "prefix=nope: behind the = stands one of refuse, continue,"),
+        (["--fault", "cut_byte@7,form=foo"], "form='foo': cut_byte has the forms fin, rst, end"),
+        (["--fault", "cut@7,form=rst"], "form='rst': cut has only one form."),
+        (["--chars", "-5"], "-5 is below 1"),
+        (["--chars", "many"], "'many' is no number"),
+        (["--first-token-ms", "nan"], "nan is not within 0 and inf"),
+        (["--write-bytes", "0"], "0 is below 1"),
+        (["--port", "-1"], "-1 is below 0"),
+        (["--port", "65536"], "65536 is not within 0 and 65535"),
         (["--behave", "loud"], "Unknown shape 'loud'"),
         (["--prefix", "sing"], "invalid choice: 'sing'"),
     ],
@@ -67,6 +79,15 @@ def test_nonsense_is_refused(
 def test_what_cannot_start_says_why(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(parsed(*words)) == 2
     assert capsys.readouterr().err.startswith("router simulate: ")
+
+
+def test_a_port_in_use_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert cli.run(parsed("--port", str(port))) == 2
+    told = capsys.readouterr().err
+    assert f"the port {port} of 127.0.0.1 is in use" in told
+    assert "--port" in told
 
 
 RUN = """

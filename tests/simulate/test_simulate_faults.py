@@ -58,9 +58,9 @@ def test_an_alias_takes_keys() -> None:
     ("text", "message"),
     [
         ("explode@3", "Unknown fault 'explode'"),
-        ("cut@many", "cut='many' is not of the right type"),
+        ("cut@many", "cut@many: behind the @ stands a whole number"),
         ("cut,speed=3", "Unknown key 'speed'"),
-        ("cut,times=x", "times='x'"),
+        ("cut,times=x", "times=x: behind the = stands"),
     ],
 )
 def test_nonsense_is_refused(text: str, message: str) -> None:

@@ -403,7 +403,7 @@ async def test_side_pages_and_wrong_requests() -> None:
         wrong = await client.post(chat, json={"messages": [USER], "model": "m!explode"})
         assert "Unknown fault 'explode'" in wrong.json()["error"]["message"]
         wrong = await client.post(chat, json={"messages": [USER], "model": "m!prefix=sing"})
-        assert "Unknown behaviour" in wrong.json()["error"]["message"]
+        assert "prefix=sing: behind the = stands one of" in wrong.json()["error"]["message"]
         azure = f"/openai/deployments/x{chat}"
         assert (await client.post(azure, json={"messages": [USER]})).is_success
         assert all(r.ended is Ended.REJECTED for r in provider.requests[:-1])

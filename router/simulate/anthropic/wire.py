@@ -12,6 +12,7 @@ from router.simulate.anthropic.blocks import Block, Turn
 from router.simulate.anthropic.checks import check, output_format, thinks
 from router.simulate.anthropic.encoder import AnthropicEncoder, error_object
 from router.simulate.anthropic.models import LAST_WITH_BUDGET, LAST_WITH_PREFILL, after
+from router.simulate.calls import Offer
 from router.simulate.dialect import Dialect, Rejection
 from router.simulate.faults import FaultSpec, Misdeed, in_words
 from router.simulate.intake import HttpRequest
@@ -90,6 +91,12 @@ class AnthropicWire:
             prefix=asked_prefix(list(map(_said, turns))),
             messages=len(body["messages"]),
             tools=tuple(str(tool.get("name")) for tool in body.get("tools") or ()),
+            offers=tuple(
+                Offer(name=str(tool["name"]), schema=tool["input_schema"])
+                for tool in body.get("tools") or ()
+                if "input_schema" in tool
+            ),
+            has_results=bool(turns[-1].of("tool_result")),
             thinking=thinks(body),
             hides_thinking=(thinking.get("display") or hidden) == "omitted",
             counts=self._counts,

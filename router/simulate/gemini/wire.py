@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, unquote
 import msgspec
 
 from router.simulate.answer import Ask
+from router.simulate.calls import Offer
 from router.simulate.dialect import Dialect, Rejection
 from router.simulate.faults import FaultSpec, Misdeed, in_words
 from router.simulate.gemini.checks import Fields, check, declared, parts_of
@@ -96,6 +97,14 @@ class GeminiWire:
             prefix=asked_prefix(list(map(_said, asked["contents"]))),
             messages=len(asked["contents"]),
             tools=tuple(str(function["name"]) for function in declared(asked)),
+            offers=tuple(
+                Offer(
+                    name=str(function["name"]),
+                    schema=function.get("parameters") or function.get("parametersJsonSchema") or {},
+                )
+                for function in declared(asked)
+            ),
+            has_results=bool(parts_of(asked["contents"][-1], "functionResponse")),
             thinking=thinking.get("thinkingBudget") != 0 if thinking else None,
             hides_thinking=not thinking.get("includeThoughts"),
             whole_calls=True,
