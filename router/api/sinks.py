@@ -283,7 +283,6 @@ class BlockingSink:
     ) -> None:
         """The answer is whole: send it."""
         router = report.to_wire() if report.eventful or self._metadata else None
-        self.ended = True
         target = _target_headers(self._target, self._dropped)
         headers = (*self._origin.headers, *self._face.headers(self._origin), *target)
         result = self._fold.result(finishes, usage, router)
@@ -292,6 +291,7 @@ class BlockingSink:
             self._face.clean(result, report.superseded)
             if router is not None:
                 result["router"]["superseded"] = []
+        self.ended = True  # not before: what cannot be folded is still to be told
         await send_json(self._send, 200, result, headers)
 
     async def fail(self, failure: Failure) -> None:

@@ -27,6 +27,8 @@ MAX_BLOCKS = 4096
 """Bound on the content blocks of one answer: it has a few dozen, a loop gone wild has more."""
 
 _CALL_FIELDS: Final = frozenset({"type", "id", "name", "input"})
+_NO_BLOCKS: Final = frozenset({"", "signature_delta", "citations_delta", "message_delta"})
+"""What no block's type may be: under these keys an `Extra` says something else."""
 _BY_FIELD: Final = {
     "text": "text_delta",
     "thinking": "thinking_delta",
@@ -107,6 +109,8 @@ class ContentBlocks:
                 self._sign({"type": "signature_delta", "signature": block["signature"]}, out)
         elif kind == "tool_use":
             self._blocks[index] = self._start_call(block, out)
+        elif kind in _NO_BLOCKS:
+            raise MalformedStream(f"A content block is of the type {kind!r}, which is none.")
         else:
             self._blocks[index] = _Block(kind, whole=WholeBlock(block))
 
@@ -163,9 +167,9 @@ class ContentBlocks:
         elif block.whole is not None:
             block.whole.grow(delta)
         elif kind == "signature_delta" and delta.get("signature"):
-            self._sign(delta, out)
+            self._sign(delta | {"type": kind}, out)
         elif kind == "citations_delta" and delta.get("citation"):
-            self._cite(delta, out)
+            self._cite(delta | {"type": kind}, out)
 
     def _block(self, index: Json) -> _Block:
         block = (
@@ -207,6 +211,8 @@ class ContentBlocks:
             raise MalformedStream("A piece of a tool's input is in a block that has none.")
 
     def _sign(self, delta: dict[str, Any], out: list[Event]) -> None:
+        if type(delta["signature"]) is not str:
+            raise MalformedStream("A signature is no text.")
         check_depth(delta)
         out.append(Extra({"signature_delta": delta}, format=Format.ANTHROPIC))
 

@@ -19,64 +19,17 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from router.core.events import Event, Extra, Opened, Reasoning, Refusal, Text, ToolCall
-from router.core.json_values import JsonFault, JsonReader
 from router.core.request import Format
 from router.errors import MalformedStream
+from router.wire.anthropic.open_call import CallKey, OpenCall
 from router.wire.anthropic.signature import unsigned_signature
 from router.wire.jsontext import Json, dumps
 
 MAX_HELD_CHARS = 1_048_576
-"""Bound on what waits for the call that is open, and on the arguments of it that are kept to tell
-whether they are whole."""
+"""Bound on what waits for the call that is open."""
 
 WireEvent: TypeAlias = dict[str, Any]
 """An event of the format, as its JSON object."""
-_Call: TypeAlias = tuple[int, bool]
-
-
-class _OpenCall:
-    """The call whose block is open, and whether its arguments are whole.
-
-    Nothing is known of them until somebody asks: most calls come one after the other, so that it is
-    asked once per call.
-
-    Args:
-        key: which call it is.
-    """
-
-    __slots__ = ("_broken", "_chars", "_pieces", "_reader", "key")
-
-    def __init__(self, key: _Call) -> None:
-        self.key = key
-        self._pieces: list[str] = []  # of the arguments, until a reader takes them
-        self._chars = 0
-        self._reader: JsonReader | None = None
-        self._broken = False  # they are no JSON: nobody can tell where they end
-
-    def follow(self, piece: str) -> None:
-        """The next piece of the arguments."""
-        if self._reader is not None:
-            self._read(piece)
-            return
-        self._pieces.append(piece)
-        self._chars += len(piece)
-        if self._chars > MAX_HELD_CHARS:
-            self.whole()
-
-    def whole(self) -> bool:
-        """Are they one JSON value? None that are empty, or no JSON."""
-        if self._reader is None:
-            self._reader = JsonReader()
-            self._read("".join(self._pieces))
-            self._pieces.clear()
-        return self._reader.complete and not self._broken
-
-    def _read(self, text: str) -> None:
-        if self._reader is not None and not self._broken:
-            try:
-                self._reader.feed(text)
-            except JsonFault:
-                self._broken = True
 
 
 class BlockSequence:
@@ -110,11 +63,11 @@ class BlockSequence:
         """What the end of the message says beside its reason, in the shape of a `message_delta`."""
         self.going_on = False
         """The open block is of text, and the attempt that goes on with it has only thought yet."""
-        self._call: _OpenCall | None = None
-        self._done: set[_Call] = set()  # calls whose block is closed
+        self._call: OpenCall | None = None
+        self._done: set[CallKey] = set()  # calls whose block is closed
         self._call_fields: dict[str, dict[str, Any]] = {}  # by id: more for the start of its block
         self._held: deque[list[Event]] = deque()  # what waits; the pieces of one call are one entry
-        self._held_calls: dict[_Call, list[Event]] = {}
+        self._held_calls: dict[CallKey, list[Event]] = {}
         self._held_chars = 0
 
     def take(self, event: Event, out: list[WireEvent]) -> None:
@@ -216,11 +169,11 @@ class BlockSequence:
             self._call.follow(event.arguments)
             out.append(self._delta({"type": "input_json_delta", "partial_json": event.arguments}))
 
-    def _begin_call(self, event: ToolCall, out: list[WireEvent]) -> _OpenCall:
+    def _begin_call(self, event: ToolCall, out: list[WireEvent]) -> OpenCall:
         call_id = event.id or f"toolu_{self._message_id.removeprefix('msg_')}_{event.index}"
         more = self._call_fields.pop(event.id, {})
         self._open({"type": "tool_use", "id": call_id, "name": event.name, "input": {}} | more, out)
-        return _OpenCall(_call_of(event))
+        return OpenCall(_call_of(event))
 
     def _within(self, kind: str, fields: dict[str, Any], out: list[WireEvent]) -> None:
         if self.kind != kind:
@@ -314,7 +267,7 @@ def _goes_on(event: Event) -> bool:
 _OF_THOUGHTS: Final = frozenset({"signature_delta", "redacted_thinking"})
 
 
-def _call_of(event: Event) -> _Call:
+def _call_of(event: Event) -> CallKey:
     assert isinstance(event, ToolCall)  # noqa: S101 - for the checker
     return event.index, event.legacy
 

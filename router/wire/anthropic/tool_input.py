@@ -11,6 +11,10 @@ INVALID_JSON = "INVALID_JSON"
 """Under this key stands a text that is no JSON at all, as Anthropic advises for such a case:
 https://platform.claude.com/docs/en/agents-and-tools/tool-use/fine-grained-tool-streaming"""
 
+MAX_BROKEN_CHARS = 65_536
+"""Bound on a text that is broken off and yet read for what is whole in it: a megabyte would hold
+all other streams for seconds."""
+
 
 def read_input(text: str) -> Json:
     """What the joined pieces say.
@@ -19,8 +23,8 @@ def read_input(text: str) -> Json:
         text: may be broken off, by `max_tokens` or by a cut; may be empty, or no JSON.
 
     Returns:
-        The value: of a text that is broken off what is whole in it, of one that is no JSON the text
-        itself under `INVALID_JSON`.
+        The value: of a text that is broken off what is whole in it, of one that is no JSON, or is
+        broken off and larger than `MAX_BROKEN_CHARS`, the text itself under `INVALID_JSON`.
     """
     if not text.strip():
         return {}
@@ -51,7 +55,7 @@ def input_text(value: Json) -> str:
 
 def _whole_part(text: str) -> Json:
     gate = JsonGate(openers="")
-    if gate.feed(text).fault is not None:
+    if len(text) > MAX_BROKEN_CHARS or gate.feed(text).fault is not None:
         return {INVALID_JSON: mend(text)}
     whole = gate.committed
     if not whole:

@@ -191,7 +191,11 @@ def _media(part: MediaPart, losses: Losses) -> Iterable[_Json]:
 
 
 def _ending(url: str) -> str:
-    return urlsplit(url).path.rpartition(".")[2].lower()
+    try:
+        path = urlsplit(url).path
+    except ValueError:
+        return ""  # no address at all, so it shows no type
+    return path.rpartition(".")[2].lower()
 
 
 def _call(part: CallPart, _losses: Losses) -> Iterable[_Json]:
