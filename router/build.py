@@ -253,7 +253,7 @@ def _route(
             max_pending_chars=route.max_pending_chars,
         ),
         total_s=route.timeouts.total_s,
-        max_attempts=route.max_attempts,
+        max_attempts=route.attempts,
         same_target_retries=route.retry.same_target,
         max_wait_s=route.retry.max_wait_s,
         stall=Stall(route.stall),

@@ -148,7 +148,7 @@ def test_the_defaults_are_the_documented_ones() -> None:
     limits = route.timeouts
     assert (limits.connect_s, limits.first_output_s, limits.idle_s) == (2, 15, 5)
     assert limits.total_s == 600
-    assert (route.max_attempts, route.retry.same_target, route.retry.max_wait_s) == (4, 1, 2)
+    assert (route.attempts, route.retry.same_target, route.retry.max_wait_s) == (4, 1, 2)
     assert (route.on_interrupt, route.tool_calls, route.boundary) == ("resume", "stream", "text")
     assert route.unsupported == "refuse"
     assert (route.language, route.sentences, route.max_pending_chars) == ("en", "pysbd", 1000)

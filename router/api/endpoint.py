@@ -27,7 +27,7 @@ from router.api.asgi import (
 from router.api.auth import authorize
 from router.api.documents import document_for
 from router.api.face import Face, Origin
-from router.api.fit import Fit, fit
+from router.api.fit import Fit, fit, tell
 from router.api.options import Choices, choices_of
 from router.api.permits import Permit
 from router.api.protocol import ABORT
@@ -71,8 +71,7 @@ class _Asked:
 
     Args:
         request: what was asked.
-        route: where it may be answered.
-        dropped: by target, what of the request it is not told; for a header.
+        fitted: where it may be answered.
         structured: the JSON document it asks for, or None for text.
         choices: what the client chose.
         resumed: the stream that it comes back for, or None for a new one.
@@ -82,8 +81,7 @@ class _Asked:
     """
 
     request: ChatRequest
-    route: Route
-    dropped: Mapping[str, str]
+    fitted: Fit
     structured: Structured | None
     choices: Choices
     resumed: Resumed | None
@@ -129,6 +127,7 @@ class Answers:
                 await send_error(send, internal_error(), self.face)
             else:
                 call = _Call(self, scope, receive, send, asked.resumed)
+                tell(asked.fitted, call.stream_id)
                 await call.run(asked, call.sink(asked, generation))
 
     async def _read(
@@ -169,8 +168,7 @@ class Answers:
             raise
         return _Asked(
             request=request,
-            route=fitted.route,
-            dropped=fitted.dropped,
+            fitted=fitted,
             structured=structured,
             choices=choices,
             resumed=resumed,
@@ -203,6 +201,11 @@ class _Call:
         self._left = False
         self._stopped = False
 
+    @property
+    def stream_id(self) -> str:
+        """Which stream it is."""
+        return self._origin.stream_id
+
     def _origin_of(self, resumed: Resumed | None) -> Origin:
         part = self._engine.new_part()
         if resumed is None:
@@ -225,7 +228,7 @@ class _Call:
                 self._face,
                 self._origin,
                 metadata=choices.metadata,
-                dropped=asked.dropped,
+                dropped=asked.fitted.dropped,
             )
         return StreamSink(
             self._send,
@@ -236,7 +239,7 @@ class _Call:
             named_events=choices.named_events,
             event_ids=choices.event_ids,
             close_json=choices.close_json,
-            dropped=asked.dropped,
+            dropped=asked.fitted.dropped,
             clock=self._engine.clock,
             commit_headers_after_s=generation.settings.commit_headers_after_s,
         )
@@ -248,7 +251,8 @@ class _Call:
         clock = self._engine.clock
         watcher = asyncio.create_task(self._watch(task, sink))
         stalled = clock.call_at(
-            clock.now_s() + asked.route.total_s + STALL_GRACE_S, lambda: self._drop(task, sink)
+            clock.now_s() + asked.fitted.route.total_s + STALL_GRACE_S,
+            lambda: self._drop(task, sink),
         )
         try:
             with self._serving.running(lambda: self._stop(task, sink)):
@@ -267,7 +271,7 @@ class _Call:
         try:
             await self._engine.run(
                 asked.request,
-                asked.route,
+                asked.fitted.route,
                 sink,
                 stream_id=self._origin.stream_id,
                 part=self._origin.part,

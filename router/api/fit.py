@@ -15,7 +15,7 @@ from typing import Final
 
 from router.core.conversation import Loss
 from router.core.request import ChatRequest
-from router.engine.route import Route
+from router.engine.route import Route, Target
 from router.errors import RequestError
 
 MAX_DROPPED_CHARS: Final = 1024
@@ -51,22 +51,43 @@ def fit(request: ChatRequest, route: Route) -> Fit:
     Raises:
         RequestError: no target can; or the request is wrong in a way that shows in translation.
     """
-    if all(target.provider.format is request.format for target in route.targets):
-        return Fit(route=route, dropped={})
-    losses = {target.name: target.provider.losses(request) for target in route.targets}
-    able = tuple(
-        target
-        for target in route.targets
-        if route.drop_unsupported or all(loss.hint for loss in losses[target.name])
-    )
+    losses = {
+        target.name: target.provider.losses(request, first=not at)
+        for at, target in enumerate(route.targets)
+    }
+    able = tuple(one for one in route.targets if _is_able(one, request, route, losses[one.name]))
     if not able:
         raise _unsupported(route, losses)
-    dropped = {target.name: _names(losses[target.name]) for target in able if losses[target.name]}
-    if dropped or len(able) < len(route.targets):
-        _tell(route, able=[target.name for target in able], losses=losses)
+    dropped = {one.name: _names(losses[one.name]) for one in able if losses[one.name]}
     if len(able) == len(route.targets):
         return Fit(route=route, dropped=dropped)
-    return Fit(route=replace(route, targets=able), dropped=dropped)
+    passed_over = {
+        one.name: _names([loss for loss in losses[one.name] if not loss.hint])
+        for one in route.targets
+        if one not in able
+    }
+    return Fit(route=replace(route, targets=able, passed_over=passed_over), dropped=dropped)
+
+
+def _is_able(target: Target, request: ChatRequest, route: Route, losses: Sequence[Loss]) -> bool:
+    """It may be asked. Of a request in its own format nothing is demanded that it cannot be told:
+    what a model refuses is left out only where another was asked before it."""
+    same = target.provider.format is request.format
+    return same or route.drop_unsupported or all(loss.hint for loss in losses)
+
+
+def tell(fitted: Fit, stream_id: str) -> None:
+    """Log what a stream's targets are not told; nothing where they are told all.
+
+    Args:
+        fitted: what was found.
+        stream_id: of the stream.
+    """
+    name = fitted.route.name
+    for target, what in fitted.route.passed_over.items():
+        _log.info("stream %s, route %s: %s is passed over: %s", stream_id, name, target, what)
+    for target, what in fitted.dropped.items():
+        _log.info("stream %s, route %s: %s is not told: %s", stream_id, name, target, what)
 
 
 def _unsupported(route: Route, losses: Mapping[str, Sequence[Loss]]) -> RequestError:
@@ -85,12 +106,3 @@ def _names(losses: Sequence[Loss]) -> str:
     names = dict.fromkeys(_UNSAFE.sub("?", loss.param) for loss in losses)
     text = ", ".join(names)
     return text if len(text) <= MAX_DROPPED_CHARS else f"{text[: MAX_DROPPED_CHARS - 3]}..."
-
-
-def _tell(route: Route, *, able: Sequence[str], losses: Mapping[str, Sequence[Loss]]) -> None:
-    for name, lost in losses.items():
-        if name not in able:
-            demands = [loss for loss in lost if not loss.hint]
-            _log.info("route %s: %s is passed over: %s", route.name, name, _names(demands))
-        elif lost:
-            _log.info("route %s: %s is not told: %s", route.name, name, _names(lost))

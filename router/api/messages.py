@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
+import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from router.api.asgi import (
@@ -18,8 +20,9 @@ from router.api.asgi import (
     send_json,
 )
 from router.api.auth import authorize
-from router.api.endpoint import draining_error, route_of
+from router.api.endpoint import SCHEMA_ASIDE_BYTES, draining_error, internal_error, route_of
 from router.api.face import Origin, canonical
+from router.api.fit import fit
 from router.api.serving import Generation, Serving
 from router.core.faults import Fault, Verdict
 from router.core.request import ChatRequest
@@ -44,6 +47,8 @@ _PARAMS: Final = (
     (re.compile(r"^stop\b"), "stop_sequences"),
 )
 """Fields by the names of chat completions, which checks for all formats use, and by their own."""
+
+_log = logging.getLogger("router.api")
 
 
 class MessagesFace:
@@ -151,6 +156,9 @@ class CountTokens:
                 await send_error(send, error, self._face)
             except ClientGone:
                 pass
+            except Exception:  # noqa: BLE001 - a bug of ours, and the client is told all the same
+                _log.exception("a count of tokens failed inside the router")
+                await send_error(send, internal_error(), self._face)
             else:
                 await send_json(send, 200, {"input_tokens": tokens})
 
@@ -162,18 +170,21 @@ class CountTokens:
             raise draining_error()
         clock = self._serving.engine.clock
         body = await read_body(receive, headers, generation.settings.max_body_bytes, clock)
-        request = parse_count_request(body, headers)
-        route = route_of(generation, request.model)
-        able = tuple(one for one in route.targets if _is_able(one, request))
-        found = await count_tokens(request, replace(route, targets=able), clock)
+        read = functools.partial(_read_count, generation, headers, body)
+        aside = len(body) > SCHEMA_ASIDE_BYTES
+        request, route = await asyncio.to_thread(read) if aside else read()
+        found = await count_tokens(request, route, clock)
         if isinstance(found, int):
             return found
         raise _no_count(route, found)
 
 
-def _is_able(target: Target, request: ChatRequest) -> bool:
-    """It can be told all that is to be counted."""
-    return all(loss.hint for loss in target.provider.losses(request))
+def _read_count(
+    generation: Generation, headers: Mapping[str, str], body: bytes
+) -> tuple[ChatRequest, Route]:
+    """What is to be counted, and its route with those targets that can be told all of it."""
+    request = parse_count_request(body, headers)
+    return request, fit(request, route_of(generation, request.model)).route
 
 
 def _no_count(route: Route, failed: Sequence[tuple[Target, Fault]]) -> RequestError:

@@ -473,6 +473,10 @@ class Retry(_Section):
     """If the wait would be longer, the next target is asked at once."""
 
 
+MIN_ATTEMPTS = 4
+"""Upstream calls per request where a route says nothing, and has no more targets than that."""
+
+
 class Route(_Section):
     """One public model name."""
 
@@ -480,8 +484,9 @@ class Route(_Section):
     """In priority order."""
     timeouts: Timeouts = Timeouts()
     """Time limits."""
-    max_attempts: Annotated[int, Field(ge=1, le=100), _NoBool] = 4
-    """Upstream calls per request, retries and failovers together."""
+    max_attempts: Annotated[int, Field(ge=1, le=100), _NoBool] | None = None
+    """Upstream calls per request, retries and failovers together; without it 4, or one for each
+    target where there are more."""
     retry: Retry = Retry()
     """When the same target is asked again."""
     stall: Literal["fixed", "adaptive", "hedge"] = "fixed"
@@ -514,6 +519,11 @@ class Route(_Section):
     on_reject: Literal["reroute", "end"] = "reroute"
     """What a rejection in text leads to: the next target goes on from the last accepted unit, or
     the stream ends. In structured output it is a violation of the schema."""
+
+    @property
+    def attempts(self) -> int:
+        """Upstream calls per request."""
+        return self.max_attempts or max(MIN_ATTEMPTS, len(self.targets))
 
     def timeouts_for(self, target: Target) -> Timeouts:
         """The limits of one of its targets: the target's own where it has some."""

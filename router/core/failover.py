@@ -257,8 +257,12 @@ def _same_target(
 ) -> Ask | None:
     if want is Want.INSTRUCT and not progress.instructed:
         return Ask(current, instruct=True)
+    # Nobody goes unasked so that one is asked twice.
+    spare = budget.attempts_left > sum(
+        one.available and not one.failed and _able(one, progress) for one in candidates
+    )
     # This very fault may have ejected it: a probe that failed is one request, not two.
-    if want is Want.RETRY and budget.retries_left > 0 and candidates[current].available:
+    if want is Want.RETRY and budget.retries_left > 0 and spare and candidates[current].available:
         wait_s = _wait_s(fault, budget)
         ask = None if wait_s is None else Ask(current, wait_s=wait_s)
         # A wait that the deadline does not allow is no reason not to ask somebody else at once.

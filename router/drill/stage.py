@@ -239,11 +239,13 @@ class _Tapped:
         """The provider's own."""
         return self._provider.continuation
 
-    def build(self, request: ChatRequest, continuation: Continuation | None) -> UpstreamRequest:
+    def build(
+        self, request: ChatRequest, continuation: Continuation | None, *, first: bool = True
+    ) -> UpstreamRequest:
         """The provider's own request; with it an attempt begins."""
         sent = self._provider.sends(request, continuation) if continuation else None
         self._notes.heard.append(Heard(self._name, sent))
-        built = self._provider.build(request, continuation)
+        built = self._provider.build(request, continuation, first=first)
         return replace(built, url=self._rerouted(built.url))
 
     def _rerouted(self, url: str) -> str:
@@ -262,9 +264,9 @@ class _Tapped:
         """The provider's own."""
         return self._provider.format
 
-    def losses(self, request: ChatRequest) -> tuple[Loss, ...]:
+    def losses(self, request: ChatRequest, *, first: bool = True) -> tuple[Loss, ...]:
         """The provider's own."""
-        return self._provider.losses(request)
+        return self._provider.losses(request, first=first)
 
     def reader(self, *, continuing: bool = False) -> StreamReader:
         """The provider's own, overheard: it is asked for right after the request it reads for."""

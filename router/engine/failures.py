@@ -5,8 +5,8 @@ The sentence says what happened, at which provider, whose condition it is, and w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from router.core.failover import GiveUp, Refuse, Return
 from router.core.faults import Fault, FaultKind
@@ -74,6 +74,7 @@ def explain(
     begun: bool,
     tools: str = "",
     sealed: str = "",
+    passed_over: Mapping[str, str] | None = None,
 ) -> Explanation:
     """Put a failure into words.
 
@@ -84,10 +85,32 @@ def explain(
         begun: something was delivered already.
         tools: the tool calls that were delivered or that the provider ran, as a clause.
         sealed: what else was delivered that no other provider can take up, as a clause.
+        passed_over: targets that could not be asked at all, and what they cannot be told.
 
     Returns:
         What the client is told.
     """
+    told = _explain(fault, action, attempts, begun=begun, tools=tools, sealed=sealed)
+    if passed_over and told.code in _MIGHT_HAVE_HELPED:
+        left_out = ", ".join(f"'{name}' ({what})" for name, what in passed_over.items())
+        more = f" Not asked, since they cannot be told all of this request: {left_out}."
+        return replace(told, message=told.message + more)
+    return told
+
+
+_MIGHT_HAVE_HELPED = frozenset({"all_targets_failed", "stream_interrupted", "schema_violation"})
+"""Ends that another target could have averted."""
+
+
+def _explain(
+    fault: Fault | None,
+    action: Return | Refuse | GiveUp,
+    attempts: Sequence[AttemptReport],
+    *,
+    begun: bool,
+    tools: str,
+    sealed: str,
+) -> Explanation:
     if fault is None:
         return _fenced()
     if isinstance(action, GiveUp) and action.reason == "partial":
@@ -190,7 +213,8 @@ def _nobody(fault: Fault, attempts: Sequence[AttemptReport]) -> Explanation:
         status=429 if limited else _STATUS_BY_KIND.get(fault.kind, 502),
         type="rate_limit_error" if limited else "server_error",
         code="all_targets_failed",
-        message=f"No provider answered in {len(attempts)} attempt(s). {_what(fault, attempts)}",
+        message=f"No provider gave an answer, in {len(attempts)} attempt(s). "
+        f"{_what(fault, attempts)}",
         retry_after_s=fault.retry_after_s,
     )
 

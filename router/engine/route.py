@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -73,6 +73,8 @@ class Route:
         check: asked about every unit before it is committed, or None.
         drop_unsupported: a target that speaks another format, and has no word for something that a
             request asks, is asked without it; where not, it is passed over.
+        passed_over: of a route that was narrowed to one request, the names of the targets that are
+            left out, and what they cannot be told.
     """
 
     name: str
@@ -89,6 +91,7 @@ class Route:
     json: bool = False
     check: BoundaryCheck | None = None
     drop_unsupported: bool = False
+    passed_over: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def continuable(self) -> bool:

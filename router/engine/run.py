@@ -163,7 +163,7 @@ class Run:
             attempt=Attempt(
                 target.upstream,
                 target.provider,
-                target.provider.build(self._stream.request, continuation),
+                target.provider.build(self._stream.request, continuation, first=number == 1),
                 self._choice.limits(target),
                 self._clock,
                 continuing=sent is not None and sent.style is not Style.RESTART,
@@ -329,6 +329,7 @@ class Run:
             begun=stream.began,
             tools=stream.describe_tools(),
             sealed=stream.sealed,
+            passed_over=self._route.passed_over,
         )
         report = self._end(told.code or "refused", finish="")
         await self._sink.fail(

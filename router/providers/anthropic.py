@@ -83,32 +83,36 @@ class AnthropicProvider:
         """Anthropic's Messages."""
         return Format.ANTHROPIC
 
-    def losses(self, request: ChatRequest) -> tuple[Loss, ...]:
+    def losses(self, request: ChatRequest, *, first: bool = True) -> tuple[Loss, ...]:
         """What of a request cannot be said in Messages.
 
         Args:
             request: the client's request.
+            first: nobody else is asked before.
 
         Raises:
             RequestError: it is wrong in a way that only shows when it is translated.
         """
-        body, losses = self._said(request)
+        body, losses = self._said(request, onward=not first)
         asked = native(request, Format.ANTHROPIC).request
         return (*losses, *continuations.go_on(body, asked, request, self.continuation))
 
-    def build(self, request: ChatRequest, continuation: Continuation | None) -> UpstreamRequest:
+    def build(
+        self, request: ChatRequest, continuation: Continuation | None, *, first: bool = True
+    ) -> UpstreamRequest:
         """The HTTP request for a streamed answer, or for its continuation.
 
         Args:
             request: the client's request.
             continuation: None asks the original question.
+            first: it is the stream's first.
 
         Raises:
             ValueError: the continuation's style is `none`.
             RequestError: the request cannot be translated.
         """
         asked = native(request, Format.ANTHROPIC).request
-        body, _ = self._said(request, onward=continuation is not None)
+        body, _ = self._said(request, onward=continuation is not None or not first)
         body["stream"] = True
         style = Style.RESTART
         if continuation is not None:
@@ -187,9 +191,9 @@ class AnthropicProvider:
     ) -> tuple[dict[str, Any], tuple[Loss, ...]]:
         """The body of a request to this model, and what could not be said in it.
 
-        A client's own words are between it and the provider, until an answer has begun: then a word
-        that only this model refuses would break it off. Or until another family has taken a turn,
-        of which the client cannot know.
+        A client's own words are between it and the provider, until another model was asked: then a
+        word that only this one refuses would end the failover. Or until another family has taken a
+        turn, of which the client cannot know.
         """
         asked = native(request, Format.ANTHROPIC)
         body = {k: v for k, v in asked.request.raw.items() if k not in ROUTER_FIELDS}

@@ -75,11 +75,12 @@ class Provider(Protocol):
         """What it speaks. A request in another format is translated by `build`."""
         ...
 
-    def losses(self, request: ChatRequest) -> tuple[Loss, ...]:
-        """What of a request this target cannot be told; empty for a request in its own format.
+    def losses(self, request: ChatRequest, *, first: bool = True) -> tuple[Loss, ...]:
+        """What of a request this target is not told; of one in its own format hints alone.
 
         Args:
             request: the client's request.
+            first: nobody else is asked before; see `build`.
 
         Raises:
             RequestError: it is wrong in a way that only shows when it is translated.
@@ -91,12 +92,17 @@ class Provider(Protocol):
         """This target's style: the family's default for its model, with configured overrides."""
         ...
 
-    def build(self, request: ChatRequest, continuation: Continuation | None) -> UpstreamRequest:
+    def build(
+        self, request: ChatRequest, continuation: Continuation | None, *, first: bool = True
+    ) -> UpstreamRequest:
         """The HTTP request for a streamed answer, or for its continuation.
 
         Args:
             request: the client's request.
             continuation: None asks the original question.
+            first: it is the stream's first. Then a client's words in the target's own format are
+                between it and the provider. Later ones may leave out what this model refuses, or
+                a failover would end in a verdict on words that were right for another.
 
         Returns:
             The request to send; `stream` is always true in it.

@@ -68,11 +68,17 @@ class GeminiProvider:
         """Gemini's."""
         return Format.GEMINI
 
-    def losses(self, request: ChatRequest) -> tuple[Loss, ...]:
+    def losses(
+        self,
+        request: ChatRequest,
+        *,
+        first: bool = True,  # noqa: ARG002 - all the same
+    ) -> tuple[Loss, ...]:
         """What of a request this model cannot be told.
 
         Args:
             request: the client's request.
+            first: nobody else is asked before.
 
         Raises:
             RequestError: it is wrong in a way that only shows when it is translated.
@@ -83,12 +89,19 @@ class GeminiProvider:
         _, more = settle(body, self.traits, vertex=self.vertex)
         return (*asked.losses, *named(more, request.format), *begun)
 
-    def build(self, request: ChatRequest, continuation: Continuation | None) -> UpstreamRequest:
+    def build(
+        self,
+        request: ChatRequest,
+        continuation: Continuation | None,
+        *,
+        first: bool = True,  # noqa: ARG002 - all the same
+    ) -> UpstreamRequest:
         """The HTTP request for a streamed answer, or for its continuation.
 
         Args:
             request: the client's request.
             continuation: None asks the original question.
+            first: it is the stream's first.
 
         Raises:
             ValueError: the continuation's style is `none`.

@@ -65,11 +65,17 @@ class OpenAIProvider:
         """Chat completions."""
         return Format.OPENAI
 
-    def losses(self, request: ChatRequest) -> tuple[Loss, ...]:
+    def losses(
+        self,
+        request: ChatRequest,
+        *,
+        first: bool = True,  # noqa: ARG002 - all the same
+    ) -> tuple[Loss, ...]:
         """What of a request this model cannot be told; nothing where it is a chat completion.
 
         Args:
             request: the client's request.
+            first: nobody else is asked before.
 
         Raises:
             RequestError: it is wrong in a way that only shows when it is translated.
@@ -78,12 +84,19 @@ class OpenAIProvider:
         asked = native(request, Format.OPENAI).request
         return (*losses, *continuations.go_on(dict(said), asked, request, self.continuation))
 
-    def build(self, request: ChatRequest, continuation: Continuation | None) -> UpstreamRequest:
+    def build(
+        self,
+        request: ChatRequest,
+        continuation: Continuation | None,
+        *,
+        first: bool = True,  # noqa: ARG002 - all the same
+    ) -> UpstreamRequest:
         """The HTTP request for a streamed answer, or for its continuation.
 
         Args:
             request: the client's request.
             continuation: None asks the original question.
+            first: it is the stream's first.
 
         Returns:
             The request to send; its body was encoded exactly once.

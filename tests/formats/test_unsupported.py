@@ -262,3 +262,73 @@ async def test_a_wrong_request_is_refused_before_anyone_is_asked() -> None:
                 assert response.status_code == 400
                 assert response.json()["error"]["param"] == param
             assert place.asked() == 0
+
+
+async def test_a_client_is_told_who_could_not_be_asked(caplog: pytest.LogCaptureFixture) -> None:
+    """A failover that was not possible, because of the client's own words."""
+    caplog.set_level(logging.INFO, logger="router.api")
+    biased = {"logit_bias": {"50256": -100}}
+    async with house("openai", "anthropic", "gemini", script=TALK) as place:
+        place.faults("status=503")
+        response = await place.chat.post(**biased)
+        error = response.json()["error"]
+        place.faults(f"cut@{MIDST}")
+        heard = await place.chat.stream(extra_body=biased)
+        assert (place.asked(1), place.asked(2)) == (0, 0)
+    assert (response.status_code, error["code"]) == (502, "all_targets_failed")
+    for message in (error["message"], str(heard.error)):
+        for name in ("p2/model-p2", "p3/model-p3"):
+            assert f"'{name}' (logit_bias)" in message
+    stream_id = error["router"]["stream_id"]
+    assert any(stream_id in line and "logit_bias" in line for line in caplog.messages)
+
+
+OPUS, SONNET = {"model": "claude-opus-4-8"}, {"model": "claude-sonnet-4-5"}
+
+
+@pytest.mark.parametrize(
+    ("targets", "asked", "dropped"),
+    [
+        ([OPUS, SONNET], {"thinking": {"type": "adaptive"}, "max_tokens": 4000}, ""),
+        ([SONNET, OPUS], {"temperature": 0.3}, "temperature"),
+    ],
+)
+async def test_another_claude_is_not_asked_in_words_that_were_right_for_the_first(
+    targets: list[dict[str, str]], asked: dict[str, Any], dropped: str
+) -> None:
+    """What only one of them takes must not end a failover; the first target is asked as ever."""
+    (word, value), *_ = asked.items()
+    async with house("anthropic", "anthropic", script=TALK, targets=targets) as place:
+        place.faults("status=529")
+        answer = await place.messages.raw(**asked)
+        check_whole(answer)
+        assert answer.delivered == TALK.text
+        assert place.last(0).body[word] == value
+        assert place.last(1).body.get(word) != value
+        assert answer.headers["x-router-target"] == f"p2/{targets[1]['model']}"
+        assert answer.headers.get("x-router-dropped", "") == dropped
+        place.faults(None)
+        first = await place.messages.raw(**asked)
+        assert (first.headers["x-router-target"], place.last(0).body[word]) == (
+            f"p1/{targets[0]['model']}",
+            value,
+        )
+        assert "x-router-dropped" not in first.headers
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_nobody_goes_unasked_so_that_one_is_asked_twice(client: str) -> None:
+    async with house("anthropic", "gemini", "openai", script=TALK) as place:
+        place.faults("status=503", "status=503")
+        answer = await place.client(client).raw()
+        check_whole(answer)
+        assert answer.delivered == TALK.text
+        assert [place.asked(at) for at in range(3)] == [2, 1, 1]
+
+
+async def test_more_targets_than_usual_all_have_their_turn() -> None:
+    async with house(*["openai"] * 6, script=TALK) as place:
+        place.faults(*["status=503"] * 5)
+        answer = await place.chat.raw()
+        assert answer.delivered == TALK.text
+        assert [place.asked(at) for at in range(6)] == [1] * 6
