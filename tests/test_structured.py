@@ -578,7 +578,7 @@ async def test_nothing_to_close() -> None:
     ("schema", "param", "reason"),
     [
         ({"type": "strin"}, ".type", "is no type"),
-        ({"properties": {"a": {"minimum": "1"}}}, ".properties.a.minimum", "is no type"),
+        ({"properties": {"a": {"minimum": "1"}}}, ".properties.a.minimum", "what stands there"),
         ({"properties": {"a": {"pattern": "(?!x)"}}}, ".properties.a.pattern", "look-around"),
         ({"$ref": "http://127.0.0.1:9/schema"}, ".$ref", "nothing is ever fetched"),
         ({"items": {"$ref": "#/$defs/none"}}, ".items.$ref", "there is no such subschema"),
