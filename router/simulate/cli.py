@@ -33,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options on a parser."""
     where = parser.add_argument_group("where")
     where.add_argument("--host", default="127.0.0.1")
+    where.add_argument("--api-key", metavar="KEY", help="wanted of every request; any will do else")
     where.add_argument(
         "--port", type=_number(int, 0, MAX_PORT), default=DEFAULT_PORT, help="0 takes a free one"
     )
@@ -150,6 +151,7 @@ def build(args: argparse.Namespace) -> SimulatedProvider:
         dialect=args.behave,
         faults=faults,
         model=args.model,
+        api_key=args.api_key,
         host=args.host,
         port=args.port,
         write_bytes=args.write_bytes,

@@ -28,7 +28,7 @@ def test_options_become_a_provider(tmp_path: Path) -> None:
             *("--text", str(file), "--tokens-per-s", "50", "--first-token-ms", "200"),
             *("--prefix", "refuse", "--instruct", "strip", "--refusal", "gemini"),
             *("--behave", "crlf,tokens_per_chunk=2", "--write-bytes", "3", "--port", "0"),
-            *("--reasoning", "Hm.", "--model", "m-1"),
+            *("--reasoning", "Hm.", "--model", "m-1", "--api-key", "sim-key"),
         )
     )
     manner = provider.manner
@@ -38,6 +38,7 @@ def test_options_become_a_provider(tmp_path: Path) -> None:
     assert (manner.conduct.prefix, manner.conduct.instruct) == ("refuse", "strip")
     assert (manner.dialect.line_end, manner.dialect.tokens_per_chunk) == ("\r\n", 2)
     assert (manner.write_bytes, manner.model, provider.port) == (3, "m-1", 0)
+    assert manner.api_key == "sim-key"
 
 
 def test_a_made_up_answer_has_the_length_and_kinds_asked_for() -> None:
