@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -26,13 +26,22 @@ class ClientGone(Exception):
     """The client closed its connection before its request was whole."""
 
 
+_LISTS: Final = frozenset({"anthropic-beta", "x-router-events"})
+"""Headers that may come in several lines, which are one list then: RFC 9110, section 5.3. Some SDKs
+send a line for each beta."""
+
+
 def headers_of(scope: Scope) -> dict[str, str]:
-    """Request headers by lower-case name; of a repeated one the last.
+    """Request headers by lower-case name; of a repeated one the last, or all if it is a list.
 
     Args:
         scope: of the request.
     """
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+    found: dict[str, str] = {}
+    for raw_name, raw_value in scope["headers"]:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        found[name] = f"{found[name]},{value}" if name in found and name in _LISTS else value
+    return found
 
 
 async def read_body(

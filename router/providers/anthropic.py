@@ -11,18 +11,16 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlunsplit
 
-import msgspec
-
 from router.core.continuation import Continuation, ContinuationStyle, Style
 from router.core.conversation import Loss
 from router.core.faults import Fault
 from router.core.request import ChatRequest, Format
-from router.errors import MalformedStream
 from router.providers import continuations
 from router.providers.base import MAX_ERROR_BODY_BYTES, Sent, StreamReader, UpstreamRequest
 from router.providers.classify import Classifier
 from router.providers.claude_models import ClaudeModel, claude_model, settle, think_on
 from router.providers.continue_anthropic import forget_thinking
+from router.providers.counts import read_count
 from router.providers.http import ROUTER_FIELDS, Account, encode, is_header_value, split_url
 from router.providers.registry import Family
 from router.providers.translate import named, native
@@ -181,10 +179,7 @@ class AnthropicProvider:
         Raises:
             MalformedStream: there is no such number in it.
         """
-        try:
-            return msgspec.json.decode(body, type=_Count).input_tokens
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            raise MalformedStream("the count of tokens holds no number `input_tokens`") from None
+        return read_count(body, "input_tokens")
 
     def _said(
         self, request: ChatRequest, *, onward: bool = False
@@ -222,10 +217,6 @@ class AnthropicProvider:
             both = (beta.strip() for beta in f"{own},{said[_BETA]}".split(","))
             headers[_BETA] = (name, ",".join(dict.fromkeys(filter(None, both))))
         return tuple(headers.values())
-
-
-class _Count(msgspec.Struct):
-    input_tokens: int
 
 
 def make(account: Account) -> AnthropicProvider:

@@ -12,16 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlunsplit
 
-import msgspec
-
 from router.core.continuation import Continuation, ContinuationStyle, Style
 from router.core.conversation import Loss
 from router.core.faults import Fault
 from router.core.request import ChatRequest, Format
-from router.errors import MalformedStream
 from router.providers import continuations
 from router.providers.base import MAX_ERROR_BODY_BYTES, Sent, StreamReader, UpstreamRequest
 from router.providers.classify import Classifier
+from router.providers.counts import read_count
 from router.providers.gemini_models import GeminiModel, gemini_model, settle
 from router.providers.http import Account, encode, split_url
 from router.providers.registry import Family
@@ -182,10 +180,7 @@ class GeminiProvider:
         Raises:
             MalformedStream: there is no such number in it.
         """
-        try:
-            return msgspec.json.decode(body, type=_Count).totalTokens
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            raise MalformedStream("the count of tokens holds no number `totalTokens`") from None
+        return read_count(body, "totalTokens")
 
     def _settled(self, body: Mapping[str, Any]) -> dict[str, Any]:
         settled, _ = settle(body, self.traits, vertex=self.vertex)
@@ -193,10 +188,6 @@ class GeminiProvider:
 
 
 _COUNTED = ("contents", "systemInstruction", "tools")
-
-
-class _Count(msgspec.Struct):
-    totalTokens: int  # noqa: N815 - the wire's own name
 
 
 def make(account: Account) -> GeminiProvider:

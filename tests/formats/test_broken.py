@@ -4,6 +4,7 @@ end, nothing is a bug of the router, and nobody else waits."""
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, Final
@@ -18,9 +19,11 @@ from router.api.asgi import Message
 from router.api.face import Origin
 from router.api.messages import MessagesFace
 from router.api.sinks import BlockingSink
+from router.core.request import ChatRequest
 from router.engine.sink import StreamHead
 from router.errors import RequestError
 from router.simulate import RawAnswer
+from router.wire.anthropic import parse_count_request
 from router.wire.anthropic.open_call import MAX_KEPT_CHARS, OpenCall
 from router.wire.anthropic.tool_input import INVALID_JSON, MAX_BROKEN_CHARS, read_input
 
@@ -202,6 +205,76 @@ async def test_an_address_that_is_none_is_no_bug_of_the_router() -> None:
         response = await post(f"{url}/messages/count_tokens", json=asked)
         assert response.status_code in {400, 404}
         assert response.json()["error"]["code"]
+
+
+async def test_a_large_prompt_is_read_for_counting_beside_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads: list[threading.Thread] = []
+
+    def noted(body: bytes, headers: Mapping[str, str]) -> ChatRequest:
+        threads.append(threading.current_thread())
+        return real(body, headers)
+
+    real = parse_count_request
+    monkeypatch.setattr("router.api.messages.parse_count_request", noted)
+    async with house("anthropic", route=ONCE) as place:
+        for size in (10, 100_000):
+            body = {"model": "chat", "messages": [{"role": "user", "content": "x" * size}]}
+            url = f"{place.router.base_url}/messages/count_tokens"
+            response = await post(url, json=body)
+            assert response.status_code == 200
+            assert response.json()["input_tokens"] > 0
+    here = threading.current_thread()
+    assert [thread is here for thread in threads] == [True, False]
+
+
+async def test_a_count_that_the_router_fails_at_is_told_in_the_format(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*_: object) -> ChatRequest:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("router.api.messages.parse_count_request", broken)
+    async with house("anthropic", route=ONCE) as place:
+        url = f"{place.router.base_url}/messages/count_tokens"
+        response = await post(url, json={"model": "chat", "messages": PROMPT})
+        assert response.status_code == 500
+        assert response.json()["type"] == "error"
+        assert response.json()["error"]["code"] == "internal_error"
+
+
+NO_COUNTS: Final = [
+    b'{"%b": -1}',
+    b'{"%b": 1%b}' % (b"%b", b"0" * 40),
+    b'{"x": %b, "%%b": 7}' % (b"[" * 30_000 + b"]" * 30_000),
+    b'{"x": %b, "%%b": 7' % (b"[" * 30_000),
+    b"[7]",
+]
+
+
+@pytest.mark.parametrize(
+    ("family", "field"), [("anthropic", b"input_tokens"), ("gemini", b"totalTokens")]
+)
+async def test_a_count_that_is_none_is_the_providers_fault(family: str, field: bytes) -> None:
+    async with house(family, route=ONCE) as place:
+        url = f"{place.router.base_url}/messages/count_tokens"
+        for body in NO_COUNTS:
+            place.providers[0].manner.raw = RawAnswer(body=body.replace(b"%b", field))
+            response = await post(url, json={"model": "chat", "messages": PROMPT})
+            assert response.status_code == 502
+            assert response.json()["error"]["code"] == "count_failed"
+
+
+async def test_betas_in_several_lines_are_one_list() -> None:
+    async with house("anthropic", route=ONCE) as place:
+        url = f"{place.router.base_url}/messages"
+        body = {"model": "chat", "max_tokens": 100, "messages": PROMPT}
+        betas = [("anthropic-beta", "one"), ("anthropic-beta", "two,three")]
+        async with httpx.AsyncClient(trust_env=False) as client:
+            response = await client.post(url, json=body, headers=betas)
+        assert response.status_code == 200
+        assert place.last().headers["anthropic-beta"] == "one,two,three"
 
 
 # -- arguments of calls ----------------------------------------------------------------------------
