@@ -267,7 +267,7 @@ async def test_a_wrong_request_is_refused_before_anyone_is_asked() -> None:
 async def test_a_client_is_told_who_could_not_be_asked(caplog: pytest.LogCaptureFixture) -> None:
     """A failover that was not possible, because of the client's own words."""
     caplog.set_level(logging.INFO, logger="router.api")
-    biased = {"logit_bias": {"50256": -100}}
+    biased: dict[str, Any] = {"logit_bias": {"50256": -100}}
     async with house("openai", "anthropic", "gemini", script=TALK) as place:
         place.faults("status=503")
         response = await place.chat.post(**biased)
