@@ -21,6 +21,9 @@ from router.errors import RequestError
 MAX_DROPPED_CHARS: Final = 1024
 """Bound on the header `X-Router-Dropped`: proxies refuse long ones."""
 
+MAX_QUOTED_CHARS: Final = 500
+"""Bound on a client's own words in an error."""
+
 _UNSAFE: Final = re.compile(r"[^!-+\--~]+")
 """What no name in a list in a header may hold: it is a client's own word."""
 
@@ -94,11 +97,17 @@ def _unsupported(route: Route, losses: Mapping[str, Sequence[Loss]]) -> RequestE
     name = route.targets[0].name
     first = next(loss for loss in losses[name] if not loss.hint)
     return RequestError(
-        f"No target of the route {route.name!r} can be asked for this. {name}: {first.message} "
+        f"No target of the route {route.name!r} can be asked for this. "
+        f"{name}: {_bounded(first.message)} "
         "Leave it out, or let the route drop what a target does not know (unsupported: drop).",
-        param=first.param,
+        param=_bounded(first.param),
         code="unsupported_parameter",
     )
+
+
+def _bounded(text: str) -> str:
+    """A field's name is a client's own word."""
+    return text if len(text) <= MAX_QUOTED_CHARS else f"{text[:MAX_QUOTED_CHARS]}…"
 
 
 def _names(losses: Sequence[Loss]) -> str:

@@ -332,3 +332,13 @@ async def test_more_targets_than_usual_all_have_their_turn() -> None:
         answer = await place.chat.raw()
         assert answer.delivered == TALK.text
         assert [place.asked(at) for at in range(6)] == [1] * 6
+
+
+@pytest.mark.parametrize(("client", "family"), [("chat", "anthropic"), ("messages", "openai")])
+async def test_a_long_name_is_not_given_back_whole(client: str, family: str) -> None:
+    unknown: dict[str, Any] = {"x" * 100_000: 1}
+    async with house(family, script=TALK) as place:
+        response = await place.client(client).post(**unknown)
+    assert response.status_code == 400
+    assert response.json()["error"]["param"].startswith("xxx")
+    assert len(response.content) < 3_000
