@@ -38,10 +38,20 @@ PAGE = Path(__file__).parents[2] / "docs" / "simulate.md"
 
 
 def test_the_documented_orders_are_orders_and_none_is_missing() -> None:
-    rows = [line.split("|")[1] for line in PAGE.read_text("utf-8").splitlines() if "| `" in line]
+    orders_alone = PAGE.read_text("utf-8").split("## How it continues")[0]
+    rows = [line.split("|")[1] for line in orders_alone.splitlines() if "| `" in line]
     words = [word for row in rows for word in re.findall(r"`([^`]+)`", row)]
     orders = [parse_directives(word) for word in words]
     assert {fault.kind for order in orders for fault in order.faults} == {*Misdeed}
+
+
+def test_the_documented_conducts_are_conducts() -> None:
+    conducts = PAGE.read_text("utf-8").split("## How it continues")[1].split("\n## ")[0]
+    rows = [line.split("|")[1] for line in conducts.splitlines() if line.startswith("| `")]
+    words = [word for row in rows for word in re.findall(r"`([^`]+)`", row)]
+    assert len(words) > 5
+    for word in words:
+        parse_directives(f"prefix={word}")
 
 
 @pytest.mark.parametrize("kind", list(Misdeed))
