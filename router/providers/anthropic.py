@@ -6,23 +6,20 @@ is translated. https://platform.claude.com/docs/en/api/messages
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlunsplit
 
-from router.core.continuation import Continuation, ContinuationStyle, Style
+from router.core.continuation import Continuation, Style
 from router.core.conversation import Loss
-from router.core.faults import Fault
 from router.core.request import ChatRequest, Format
 from router.providers import continuations
-from router.providers.base import MAX_ERROR_BODY_BYTES, Sent, StreamReader, UpstreamRequest
-from router.providers.classify import Classifier
+from router.providers.adapter import Adapter
+from router.providers.base import StreamReader, UpstreamRequest
 from router.providers.claude_models import ClaudeModel, claude_model, settle, think_on
 from router.providers.continue_anthropic import forget_thinking
 from router.providers.counts import read_count
 from router.providers.http import ROUTER_FIELDS, Account, encode, is_header_value, split_url
-from router.providers.registry import Family
 from router.providers.translate import named, native
 from router.wire.anthropic.reader import MessagesReader
 
@@ -48,38 +45,19 @@ ANSWER_FIELDS = frozenset(
 not permitted"). https://platform.claude.com/docs/en/api/messages/count_tokens"""
 
 
-@dataclass(frozen=True, slots=True)
-class AnthropicProvider:
+@dataclass(frozen=True, slots=True, repr=False)
+class AnthropicProvider(Adapter):
     """One configured target that speaks Messages. Pure and shareable.
 
     Args:
-        family: its row of the registry.
-        model: the name the server knows.
-        continuation: the target's style and knobs.
-        url: where a request goes.
-        headers: all request headers, credentials included.
         traits: what the model takes of a translated request.
         own_version: `anthropic-version` was configured, so a client's does not replace it.
-        classifier: the fault table, bound to this target.
     """
 
-    family: Family
-    model: str
-    continuation: ContinuationStyle
-    url: str
-    headers: tuple[tuple[str, str], ...]
     traits: ClaudeModel
     own_version: bool
-    classifier: Classifier
 
-    def __repr__(self) -> str:
-        # The generated one would show the credential in `headers`.
-        return f"AnthropicProvider({self.family.name}, {self.model!r}, {self.url!r})"
-
-    @property
-    def format(self) -> Format:
-        """Anthropic's Messages."""
-        return Format.ANTHROPIC
+    FORMAT = Format.ANTHROPIC
 
     def losses(self, request: ChatRequest, *, first: bool = True) -> tuple[Loss, ...]:
         """What of a request cannot be said in Messages.
@@ -123,15 +101,6 @@ class AnthropicProvider:
             method="POST", url=self.url, headers=self._headers(request), body=encode(body)
         )
 
-    def sends(self, request: ChatRequest, continuation: Continuation) -> Sent:
-        """What `build` makes of a continuation.
-
-        Args:
-            request: the client's request.
-            continuation: how, and after what.
-        """
-        return continuations.sent(native(request, Format.ANTHROPIC).request, continuation)
-
     def reader(self, *, continuing: bool = False) -> StreamReader:  # noqa: ARG002 - all the same
         """A fresh reader for one 2xx response body.
 
@@ -139,16 +108,6 @@ class AnthropicProvider:
             continuing: it answers a continuation.
         """
         return MessagesReader(on_error=self.classifier.error_object)
-
-    def classify(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault:
-        """What a non-2xx response means. Never raises.
-
-        Args:
-            status: HTTP status.
-            headers: response headers, names in lower case.
-            body: the first bytes of the body; more than `MAX_ERROR_BODY_BYTES` is not read.
-        """
-        return self.classifier.response(status, headers, body[:MAX_ERROR_BODY_BYTES])
 
     def count_request(self, request: ChatRequest) -> UpstreamRequest | None:
         """The HTTP request that counts the tokens of a prompt.

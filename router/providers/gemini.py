@@ -12,17 +12,15 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlunsplit
 
-from router.core.continuation import Continuation, ContinuationStyle, Style
+from router.core.continuation import Continuation, Style
 from router.core.conversation import Loss
-from router.core.faults import Fault
 from router.core.request import ChatRequest, Format
 from router.providers import continuations
-from router.providers.base import MAX_ERROR_BODY_BYTES, Sent, StreamReader, UpstreamRequest
-from router.providers.classify import Classifier
+from router.providers.adapter import Adapter
+from router.providers.base import StreamReader, UpstreamRequest
 from router.providers.counts import read_count
 from router.providers.gemini_models import GeminiModel, gemini_model, settle
 from router.providers.http import Account, encode, split_url
-from router.providers.registry import Family
 from router.providers.translate import named, native
 from router.wire.gemini.reader import GenerateContentReader
 
@@ -31,40 +29,21 @@ _HAS_VERSION = re.compile(r"/v\d+(?:alpha|beta)?\d*(?:/|\Z)")
 _STREAM, _COUNT = ":streamGenerateContent", ":countTokens"
 
 
-@dataclass(frozen=True, slots=True)
-class GeminiProvider:
+@dataclass(frozen=True, slots=True, repr=False)
+class GeminiProvider(Adapter):
     """One configured target that speaks Gemini. Pure and shareable.
 
     Args:
-        family: its row of the registry.
-        model: the name the server knows.
-        continuation: the target's style and knobs.
-        url: where a request goes.
         count_url: where a count of tokens is asked for.
-        headers: all request headers, credentials included.
         traits: what the model takes.
         vertex: the server is Vertex AI.
-        classifier: the fault table, bound to this target.
     """
 
-    family: Family
-    model: str
-    continuation: ContinuationStyle
-    url: str
     count_url: str
-    headers: tuple[tuple[str, str], ...]
     traits: GeminiModel
     vertex: bool
-    classifier: Classifier
 
-    def __repr__(self) -> str:
-        # The generated one would show the credential in `headers`.
-        return f"GeminiProvider({self.family.name}, {self.model!r}, {self.url!r})"
-
-    @property
-    def format(self) -> Format:
-        """Gemini's."""
-        return Format.GEMINI
+    FORMAT = Format.GEMINI
 
     def losses(
         self,
@@ -117,15 +96,6 @@ class GeminiProvider:
             method="POST", url=self.url, headers=self.headers, body=encode(self._settled(body))
         )
 
-    def sends(self, request: ChatRequest, continuation: Continuation) -> Sent:
-        """What `build` makes of a continuation.
-
-        Args:
-            request: the client's request.
-            continuation: how, and after what.
-        """
-        return continuations.sent(native(request, Format.GEMINI).request, continuation)
-
     def reader(self, *, continuing: bool = False) -> StreamReader:
         """A fresh reader for one 2xx response body.
 
@@ -133,16 +103,6 @@ class GeminiProvider:
             continuing: it answers a continuation, which may have nothing left to say.
         """
         return GenerateContentReader(on_error=self.classifier.error_object, continuing=continuing)
-
-    def classify(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault:
-        """What a non-2xx response means. Never raises.
-
-        Args:
-            status: HTTP status.
-            headers: response headers, names in lower case.
-            body: the first bytes of the body; more than `MAX_ERROR_BODY_BYTES` is not read.
-        """
-        return self.classifier.response(status, headers, body[:MAX_ERROR_BODY_BYTES])
 
     def count_request(self, request: ChatRequest) -> UpstreamRequest | None:
         """The HTTP request that counts the tokens of a prompt.

@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from router.core.continuation import Continuation, ContinuationStyle, Style
+from router.core.continuation import Continuation, Style
 from router.core.conversation import Loss
-from router.core.faults import Fault
 from router.core.request import ChatRequest, Format
 from router.errors import MalformedStream
 from router.providers import continuations
-from router.providers.base import MAX_ERROR_BODY_BYTES, Sent, StreamReader, UpstreamRequest
-from router.providers.classify import Classifier
+from router.providers.adapter import Adapter
+from router.providers.base import StreamReader, UpstreamRequest
 from router.providers.http import ROUTER_FIELDS, Account, encode, split_url
 from router.providers.openai_models import OpenAIModel, openai_model, settle
 from router.providers.registry import Family
@@ -30,40 +29,21 @@ from router.wire.openai.reader import ChatStreamReader
 _CHAT_PATH = "/chat/completions"
 
 
-@dataclass(frozen=True, slots=True)
-class OpenAIProvider:
+@dataclass(frozen=True, slots=True, repr=False)
+class OpenAIProvider(Adapter):
     """One configured target on an OpenAI-compatible server. Pure and shareable.
 
     Args:
-        family: its row of the registry.
-        model: the name the server knows.
-        continuation: the target's style and knobs.
-        url: where an original request goes.
         continuation_url: where a prefix request in the style `prefix_flag` goes.
-        headers: all request headers, credentials included.
         sends_usage_option: `stream_options.include_usage` may be sent.
         traits: what the model takes of a translated request.
-        classifier: the fault table, bound to this target.
     """
 
-    family: Family
-    model: str
-    continuation: ContinuationStyle
-    url: str
     continuation_url: str
-    headers: tuple[tuple[str, str], ...]
     sends_usage_option: bool
     traits: OpenAIModel
-    classifier: Classifier
 
-    def __repr__(self) -> str:
-        # The generated one would show the credential in `headers`.
-        return f"OpenAIProvider({self.family.name}, {self.model!r}, {self.url!r})"
-
-    @property
-    def format(self) -> Format:
-        """Chat completions."""
-        return Format.OPENAI
+    FORMAT = Format.OPENAI
 
     def losses(
         self,
@@ -124,15 +104,6 @@ class OpenAIProvider:
             body=encode(body),
         )
 
-    def sends(self, request: ChatRequest, continuation: Continuation) -> Sent:
-        """What `build` makes of a continuation.
-
-        Args:
-            request: the client's request.
-            continuation: how, and after what.
-        """
-        return continuations.sent(native(request, Format.OPENAI).request, continuation)
-
     def reader(self, *, continuing: bool = False) -> StreamReader:  # noqa: ARG002 - all the same
         """A fresh reader for one 2xx response body.
 
@@ -140,16 +111,6 @@ class OpenAIProvider:
             continuing: it answers a continuation.
         """
         return ChatStreamReader(on_error=self.classifier.error_object)
-
-    def classify(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault:
-        """What a non-2xx response means. Never raises.
-
-        Args:
-            status: HTTP status.
-            headers: response headers, names in lower case.
-            body: the first bytes of the body; more than `MAX_ERROR_BODY_BYTES` is not read.
-        """
-        return self.classifier.response(status, headers, body[:MAX_ERROR_BODY_BYTES])
 
     def count_request(self, request: ChatRequest) -> UpstreamRequest | None:  # noqa: ARG002
         """None: chat completions have no such question."""

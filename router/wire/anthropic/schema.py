@@ -49,15 +49,6 @@ def output_schema(schema: Object) -> dict[str, Any] | None:
     return written
 
 
-def is_taken(schema: Object) -> bool:
-    """Does Anthropic take a schema just as it is?
-
-    Args:
-        schema: the client's.
-    """
-    return output_schema(schema) == schema
-
-
 def _definitions(schema: Object) -> dict[str, Any] | None:
     """What `$ref` may name; None if one of them cannot be said."""
     written: dict[str, Any] = {}
