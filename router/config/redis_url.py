@@ -16,7 +16,7 @@ import enum
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote
 
 MAX_HOSTS = 32
 """Bound on the hosts of one URL; Sentinels come in threes and fives."""
@@ -76,13 +76,25 @@ def parse_redis_url(url: str) -> RedisUrl:
     """
     if not re.fullmatch(r"[!-~]+", url):
         raise ValueError("it is empty, or holds white space or a character that is not ASCII")
-    parts = urlsplit(url)
+    parts = _split(url)
     parse = _SCHEMES.get(parts.scheme)
     if parse is None:
         raise ValueError(f"its scheme is none of {', '.join(sorted(_SCHEMES))}")
     if parts.fragment:
         raise ValueError("it holds a `#`; in a password write it as %23")
     return parse(parts, dict(parse_qsl(parts.query, keep_blank_values=True)))
+
+
+_URL = re.compile(r"(?:([^:/?#]+):)?(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?")
+"""Of RFC 3986, appendix B."""
+
+
+def _split(url: str) -> SplitResult:
+    """The parts of a URL that may name several hosts, which `urlsplit` refuses in newer Pythons
+    where one of them is an IPv6 address; the hosts are looked at in `_host`."""
+    found = _URL.fullmatch(url)
+    scheme, *others = found.groups("") if found else [""] * 5
+    return SplitResult(scheme.lower(), *others)
 
 
 _Query = dict[str, str]
